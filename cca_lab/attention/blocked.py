@@ -189,8 +189,8 @@ def _add_columns(total: Tensor, tiles: TileBatch, terms: Tensor) -> None:
         width = min(tiles.step, tiles.columns - first)
         covered = width + (tiles.count - 1) * tiles.step
         column = tiles.column + first
-        disjoint = total[:, column:column + covered].unfold(1, width,
-                                                            tiles.step).mT  # (G, U, width, D)
+        # (G, U, width, D)
+        disjoint = total[:, column:column + covered].unfold(1, width, tiles.step).mT
         disjoint.add_(terms[:, :, first : first + width])
 
 

@@ -63,8 +63,8 @@ def memoised(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Reuse the last eight results of a function that builds intervals: do not modify them."""
     @lru_cache(maxsize=8)
     def cached(*args: Any, **kwargs: Any) -> Tensor:
-        with torch.inference_mode(
-                False):  # intervals built during inference must serve training too
+        # intervals built during inference must serve training too
+        with torch.inference_mode(False):
             return build(*args, **kwargs)
 
     return wraps(build)(torch.compiler.disable(cached))

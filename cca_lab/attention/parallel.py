@@ -23,8 +23,8 @@ from torch.multiprocessing.spawn import spawn
 from cca_lab.settings import check_integers
 
 BALANCES = ("contiguous", "zigzag")
-PATIENCE = timedelta(
-    seconds=120)  # after which a collective that some process does not call is an error
+# after which a collective that some process does not call is an error
+PATIENCE = timedelta(seconds=120)
 
 Range = tuple[int, int]  # the tokens, cores or rows [start, stop)
 Ranges = tuple[Range, ...]  # disjoint, in order, none of them empty

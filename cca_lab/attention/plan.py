@@ -22,8 +22,8 @@ from torch import Tensor
 _MASKED = 1.1  # a pair of a masked tile
 _MERGE = 64.0  # for each row: one more partial output to merge
 _CALL = 12288.0  # one more call of any size
-_SLOWNESS = ((768, 1.0), (192, 1.05), (128, 1.3), (64, 1.55), (0, 2.0)
-             )  # factor on a pair, by rows of a block
+# factor on a pair, by rows of a block
+_SLOWNESS = ((768, 1.0), (192, 1.05), (128, 1.3), (64, 1.55), (0, 2.0))
 _BLOCKS = (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048)
 _LONGEST_PERIOD = 256
 _LONG_RUN = 192  # rows with one start that are planned by themselves
@@ -60,8 +60,8 @@ class TileBatch:
         """Return the additive mask (rows, columns), 0 where visible and -inf elsewhere, or None."""
         if self.edges is None:
             return None
-        starts, ends = self.edges.to(device,
-                                     torch.int32).unsqueeze(-1).unbind(dim=1)  # each (rows, 1)
+        # each (rows, 1)
+        starts, ends = self.edges.to(device, torch.int32).unsqueeze(-1).unbind(dim=1)
         column = torch.arange(self.columns, device=device, dtype=torch.int32)
         hidden = column >= ends
         if starts.any():

@@ -140,8 +140,8 @@ def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: flo
     last = q[:, :, group - 1 : count * group : group].to(dtype)  # (B, H, M, D)
     last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
     if not per_query_head:
-        last = last.mean(dim=3,
-                         keepdim=True)  # the mean of the logits is the logit of the mean query
+        # the mean of the logits is the logit of the mean query
+        last = last.mean(dim=3, keepdim=True)
     return (product(last, keys.to(dtype).mT) * scale).softmax(dim=-1)
 
 

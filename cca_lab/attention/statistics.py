@@ -155,8 +155,8 @@ def check_rows(weights: Tensor) -> None:
         raise ValueError(
             f"weights: got shape {tuple(weights.shape)}, wanted (..., L) with L at least 1")
     error = (weights.double().sum(dim=-1) - 1).abs().max()
-    tolerance = max(ROW_SUM_TOLERANCE,
-                    4 * torch.finfo(weights.dtype).eps)  # bfloat16 sums to 1 within 0.03
+    # bfloat16 sums to 1 within 0.03
+    tolerance = max(ROW_SUM_TOLERANCE, 4 * torch.finfo(weights.dtype).eps)
     if (weights < 0).any() or not error <= tolerance:
         raise ValueError(
             f"weights: a row is negative somewhere or sums to 1 only within {error:.2g}, wanted "

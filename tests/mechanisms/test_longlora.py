@@ -47,8 +47,9 @@ def test_one_block_is_full_attention_in_the_unshifted_heads_only():
     assert (got[:, 2:] - wanted[:, 2:]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(("share", "length", "group"), [(0.25, 16, 4), (0.25, 18, 4), (0.25, 3, 1), (1.0, 7, 7),
-                                                      (0.58, 50, 29)])  # int(0.58 * 50) is 28
+# int(0.58 * 50) is 28
+@pytest.mark.parametrize(("share", "length", "group"),
+                         [(0.25, 16, 4), (0.25, 18, 4), (0.25, 3, 1), (1.0, 7, 7), (0.58, 50, 29)])
 def test_a_share_of_the_length_is_rounded_down(share, length, group):
     q, k, v = bench.inputs(length)
     for rung in FORMS:

@@ -58,8 +58,8 @@ def decode_split(
                     mask=inside[:, None] & present[None, :], other=0.0)  # (D, N)
         v = tl.load(V + columns[:, None].to(tl.int64) * stride_vn + offset_d[None, :] * stride_vd,
                     mask=inside[None, :] & present[:, None], other=0.0)  # (N, D)
-        scores = tl.where(present[None, :],
-                          matmul(q, k, UPCAST) * scale_log2, float("-inf"))  # (R, N)
+        # (R, N)
+        scores = tl.where(present[None, :], matmul(q, k, UPCAST) * scale_log2, float("-inf"))
         # No test for fully masked rows: each block of a split has a key.
         accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False,
                                              UPCAST)

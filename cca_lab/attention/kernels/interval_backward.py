@@ -27,10 +27,10 @@ def gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
     inside = offset_d < D
     for column in tl.range(begin, end, BLOCK_N):
         columns = column + offset_n
-        k_pointer = K + columns[:, None].to(
-            tl.int64) * stride_kn + offset_d[None, :] * stride_kd  # (N, D)
-        v_pointer = V + columns[None, :].to(
-            tl.int64) * stride_vn + offset_d[:, None] * stride_vd  # (D, N)
+        # (N, D)
+        k_pointer = K + columns[:, None].to(tl.int64) * stride_kn + offset_d[None, :] * stride_kd
+        # (D, N)
+        v_pointer = V + columns[None, :].to(tl.int64) * stride_vn + offset_d[:, None] * stride_vd
         if MASKED:
             present = columns < end
             k = tl.load(k_pointer, mask=inside[None, :] & present[:, None], other=0.0)

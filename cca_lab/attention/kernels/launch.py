@@ -9,8 +9,8 @@ from triton.runtime.driver import driver
 from cca_lab.attention.fused import KERNEL_DTYPES, LARGEST_HEAD_DIM
 
 LOG2_E = 1.4426950408889634
-INTERPRETED = os.environ.get(
-    "TRITON_INTERPRET") == "1"  # read once: Triton reads it when kernels are defined
+# read once: Triton reads it when kernels are defined
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def check_tensor(name: str, x: Tensor) -> None:

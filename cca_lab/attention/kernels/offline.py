@@ -23,8 +23,8 @@ from cca_lab.attention.kernels import decode, interval, launch, pooling, vertica
 
 TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32),
            "sm_100": GPUTarget("cuda", 100, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
-SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448,
-                "gfx942": 65_536}  # bytes a program
+# bytes a program
+SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448, "gfx942": 65_536}
 MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
 HEAD_DIMS = (64, 128)
 # Allowed spills, in bytes of a thread, 0 elsewhere: the column kernel holds two accumulators and

@@ -53,8 +53,8 @@ class _TritonPooling(torch.autograd.Function):
         refuse_second_derivative("pooling on the Triton kernels")
         q, k, v = ctx.saved_tensors
         batch, key_heads, length, head_dim = k.shape
-        grads = [launch.new_output(x.shape, x).zero_()
-                 for x in (q, k, v)]  # queries that pool nothing, tail
+        # queries that pool nothing, tail
+        grads = [launch.new_output(x.shape, x).zero_() for x in (q, k, v)]
         pooling_backward[(ctx.count, batch * key_heads)](
             q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(),
             *grads, *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,

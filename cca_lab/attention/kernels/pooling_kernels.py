@@ -119,8 +119,8 @@ def pooling_backward(
     own = (tl.program_id(1).to(tl.int64) * M + group) * D
     grad_core_k = tl.load(D_CORE_K + own + offset_d, mask=present, other=0.0).to(tl.float32)
     grad_core_v = tl.load(D_CORE_V + own + offset_d, mask=present, other=0.0).to(tl.float32)
-    back_turned = tl.zeros([BLOCK_T, BLOCK_D],
-                           dtype=tl.float32) + grad_core_k[None, :]  # R_t^T dcore_k
+    # R_t^T dcore_k
+    back_turned = tl.zeros([BLOCK_T, BLOCK_D], dtype=tl.float32) + grad_core_k[None, :]
     pooled = k
     if ROTATED:
         pooled = turned(k, K, COS, SIN, first, token, inside, offset_d, stride_kn, stride_kd, D)

@@ -68,8 +68,8 @@ def vertical_slash_forward(
     K += batch * stride_kb + head // QUERIES_PER_KEY * stride_kh
     V += batch * stride_vb + head // QUERIES_PER_KEY * stride_vh
     rows = row_first + tl.arange(0, BLOCK_M)
-    row_read = tl.minimum(rows,
-                          row_end - 1)  # rows past the end repeat the last one and are not stored
+    # rows past the end repeat the last one and are not stored
+    row_read = tl.minimum(rows, row_end - 1)
     offset_d = tl.arange(0, BLOCK_D)
     inside = (offset_d < D)[None, :]
     q = tl.load(Q + row_read[:, None].to(tl.int64) * stride_qm + offset_d[None, :] * stride_qd,
@@ -124,8 +124,8 @@ def triton_vertical_slash(q: Tensor, k: Tensor, v: Tensor, columns: Tensor, offs
     blocks = vertical_slash_blocks(width, head_dim, q.element_size(), launch.backend_name())
     count, tiles = triton.cdiv(length, width), triton.cdiv(width, blocks.rows)
     ranges, range_count = ranges_of(offsets, width)
-    last = (torch.arange(1, count + 1, device=q.device) *
-            width).clamp(max=length) - 1  # last row of each block
+    # last row of each block
+    last = (torch.arange(1, count + 1, device=q.device) * width).clamp(max=length) - 1
     column_count = torch.searchsorted(columns.contiguous(),
                                       last.expand(batch, heads, -1).contiguous(), right=True)
     index = ranges, range_count, columns, column_count, covered_distances(offsets, width, length)

@@ -113,8 +113,8 @@ class _Buffer:
         return self.entries()
 
     def drop(self, begin: int, end: int) -> Tensor:
-        kept = self.tensor[:, :, self.first:self.first +
-                           begin].clone()  # moves up to the entries after `end`
+        # moves up to the entries after `end`
+        kept = self.tensor[:, :, self.first:self.first + begin].clone()
         self.first += end - begin
         self.tensor[:, :, self.first : self.first + begin] = kept
         return self.entries()

@@ -219,8 +219,8 @@ def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,
         group_keys = keys[members]                          # (g, D)
         logits = sum(scale * (group_keys @ query[last]) for query in queries) / len(queries)  # (g,)
         if tables is not None:
-            (cos,
-             sin), middle = tables, p * g + g // 2  # the keys move to the middle of their group
+            # the keys move to the middle of their group
+            (cos, sin), middle = tables, p * g + g // 2
             group_keys = rotate(unrotate(group_keys, cos[members], sin[members]), cos[middle],
                                 sin[middle])
         if pooling == "max":

@@ -136,8 +136,8 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
               for piece in shards.pieces[rank]]
     head_count = 2 * (q.shape[1] if mechanism.per_query_head else k.shape[1])
     nothing = both.movedim(2, 0)[:0].repeat_interleave(head_count // both.shape[1], dim=2)
-    cores = fetch(torch.cat([nothing, *pooled]), plan.cores, rank,
-                  group)  # (cores, B, 2 Hk or 2 H, D)
+    # (cores, B, 2 Hk or 2 H, D)
+    cores = fetch(torch.cat([nothing, *pooled]), plan.cores, rank, group)
     outputs = [_attend(mechanism, q, tokens, cores, plan, rank, piece, scale)
                for piece in shards.pieces[rank]]
     # without rows, the output still depends on what was fetched: all processes have to take part in
@@ -151,9 +151,8 @@ def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan
     members, count = plan.members(piece), plan.pooled(piece)[1] - plan.pooled(piece)[0]
     keys, values = _keys_and_values(
         tokens[place(plan.halo.want[rank], members)] if count else tokens[:0])
-    missing = max(
-        0, piece[0] -
-        members[0]) if count else 0  # tokens whose queries are elsewhere; none of them pools
+    # tokens whose queries are elsewhere; none of them pools
+    missing = max(0, piece[0] - members[0]) if count else 0
     own = place(plan.shards.pieces[rank],
                 (members[0] + missing, members[1])) if count else slice(0, 0)
     queries = torch.nn.functional.pad(q[:, :, own], (0, 0, missing, 0))    # (B, H, g groups, D)
@@ -262,8 +261,8 @@ def ring_received(plan: Plan, rank: int) -> int:
 
 def ulysses_bytes(length: int, ranks: int, shape: Shape) -> float:
     """Return how many bytes a process receives with Ulysses: its heads' q, k, v, and outputs."""
-    per_token = 2 * shape.heads + 2 * max(shape.kv_heads,
-                                          ranks)  # q and out; k and v: each process needs a KV head
+    # q and out; k and v: each process needs a KV head
+    per_token = 2 * shape.heads + 2 * max(shape.kv_heads, ranks)
     return length * per_token / ranks * (ranks
                                          - 1) / ranks * shape.batch * shape.head_dim * shape.number
 

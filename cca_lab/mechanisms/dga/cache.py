@@ -70,8 +70,8 @@ class DGAState:
         while start < length:
             taken, full = fill(self.raw_key.shape[2], length - start, size)
             now = slice(start, start + taken)
-            tables = rotation and of_rows(rotation, slice(0, 1),
-                                          now)  # all batch rows re-rotate alike
+            # all batch rows re-rotate alike
+            tables = rotation and of_rows(rotation, slice(0, 1), now)
             outputs.append(
                 self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale, tables))
             if full:

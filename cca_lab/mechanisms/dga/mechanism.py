@@ -130,16 +130,16 @@ class DGA(FocalRule, Mechanism):
         for b in range(batch):
             for kv in range(k.shape[1]):
                 keys, values = k[b, kv], v[b, kv]                            # (L, D)
-                own = slice(kv * queries_per_key,
-                            (kv + 1) * queries_per_key)  # the query heads of this KV head
+                # the query heads of this KV head
+                own = slice(kv * queries_per_key, (kv + 1) * queries_per_key)
                 if selection is None:                                        # lines 1 and 2
                     scoring = slice(None) if self.shared else own  # the heads that choose together
                     focal = focal_loops(q[b, scoring],
                                         expand_heads(k, heads)[b, scoring], self, scale)
                 else:
                     focal = selection[b, kv].nonzero().flatten().tolist()
-                others = [t for t in range(count * span)
-                          if t not in focal]  # line 3, tokens in place
+                # line 3, tokens in place
+                others = [t for t in range(count * span) if t not in focal]
                 groups = [others[first : first + m] for first in range(0, len(others), m)]
                 tables = None if rotation is None else [t.expand(batch, length, head_dim)[b, others]
                                                         for t in rotation]
@@ -197,8 +197,8 @@ def divide(focal: Tensor, rule: FocalRule) -> tuple[Tensor, Tensor]:
     """Return the indices of focal, (B, Hk, F), and grouped tokens, (B, Hk, K m), ascending."""
     count, span = rule.spans(focal.shape[-1])
     divided = focal[..., : count * span]
-    order = divided.int().argsort(dim=-1, descending=True,
-                                  stable=True)  # focal tokens first, both kinds in order
+    # focal tokens first, both kinds in order
+    order = divided.int().argsort(dim=-1, descending=True, stable=True)
     focal_tokens = int(divided[0, 0].sum())
     return order[..., :focal_tokens], order[..., focal_tokens:]
 
@@ -256,8 +256,8 @@ def pooling_matrix(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
                    scale: float | None) -> Tensor:
     """Return P, (B, Hk, F + K + R, L): the weight of each token in each of the `columns`."""
     length, phi = k.shape[2], group_weights(q, k, focal, rule, scale)
-    kept, others = (one_hot(index, length).to(phi)
-                    for index in divide(focal, rule))  # (B, Hk, F or K m, L)
+    # (B, Hk, F or K m, L)
+    kept, others = (one_hot(index, length).to(phi) for index in divide(focal, rule))
     pooled = (phi[..., None, :] @ others.unflatten(2, phi.shape[2:]))[..., 0, :]  # (B, Hk, K, L)
     raw = others if rule.choose == "prompt" else torch.eye(length).to(phi).expand(*k.shape[:2], -1,
                                                                                   -1)

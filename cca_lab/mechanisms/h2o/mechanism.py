@@ -101,8 +101,8 @@ class H2O(Mechanism):
         dtype = accumulation_dtype(q.dtype)
         logits = scale * (q.to(dtype) @ expand_heads(k, heads).to(dtype).mT)
         logits = logits.unflatten(1, (k.shape[1], -1))  # (B, Hk, H/Hk, L, L)
-        kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool,
-                           device=q.device)  # (B, Hk, L)
+        # (B, Hk, L)
+        kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool, device=q.device)
         scores, rows = torch.zeros(kept.shape, dtype=dtype, device=q.device), []
         for i in range(length):
             kept[..., i] = True

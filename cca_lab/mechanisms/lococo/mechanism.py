@@ -68,8 +68,8 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tenso
     for start in range(0, length, segment):                                              # Step 1
         if len(row_keys) > slots:  # Steps 4 and 5
             channels = torch.cat([row_keys, row_values], dim=1).T                        # (2D, N)
-            weights = torch.conv1d(channels[None], kernel,
-                                   padding="same")[0].relu()  # Eq. 6, (M, N)
+            # Eq. 6, (M, N)
+            weights = torch.conv1d(channels[None], kernel, padding="same")[0].relu()
             weights = weights / weights.sum(dim=1, keepdim=True)                         # Eq. 7
             row_keys, row_values = weights @ row_keys, weights @ row_values  # Eq. 4 and 5
         for i in range(start, min(start + segment, length)):                             # Step 3
@@ -196,11 +196,11 @@ def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scal
     out, first = torch.zeros_like(queries), 0
     slots: Stored = (keys[:0], values[:0])
     accumulated = keys.new_zeros(0)                         # accumulated attention of each column
-    compressed: list[tuple[Stored,
-                           Tensor]] = []  # raw tokens and accumulated attention of each compression
+    # raw tokens and accumulated attention of each compression
+    compressed: list[tuple[Stored, Tensor]] = []
     for start, stop in segments(len(keys), settings.segment):        # Step 1
-        if len(accumulated
-               ) > settings.slots + settings.buffer:  # Steps 4 and 5 of the segment before
+        # Steps 4 and 5 of the segment before
+        if len(accumulated) > settings.slots + settings.buffer:
             compressed.append(((keys[first:start], values[first:start]), accumulated))
             depth = math.inf if settings.horizon is None else settings.horizon
             slots, weights = _slots_after(compressed, depth, (keys[:0], values[:0]), settings,
@@ -244,8 +244,8 @@ def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings:
         return torch.stack(rows)
     output = keys.new_zeros(settings.convolved, len(rest))
     if compressor is not None:
-        output = compressor(torch.cat([keys, values], dim=1)[None, None, rest])[0,
-                                                                                0]  # (M', R), Eq. 6
+        # (M', R), Eq. 6
+        output = compressor(torch.cat([keys, values], dim=1)[None, None, rest])[0, 0]
     top_residual = _largest(accumulated, rest, settings.convolved) if settings.residual else []
     for i in range(settings.convolved):
         positive = output[i].clamp(min=0)

@@ -89,8 +89,8 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
     if settings.convolved == 0:
         return one_hot
     is_kept = one_hot.sum(dim=2)                                            # (B, Hk, N)
-    rest = is_kept.argsort(dim=-1,
-                           stable=True)[..., :columns - kept.shape[-1]]  # (B, Hk, R), in order
+    # (B, Hk, R), in order
+    rest = is_kept.argsort(dim=-1, stable=True)[..., :columns - kept.shape[-1]]
     output = keys.new_zeros((*keys.shape[:2], settings.convolved, rest.shape[-1]))
     if compressor is not None:
         pairs = torch.cat([keys, values], dim=-1)
@@ -101,8 +101,8 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
                 f"{settings.convolved} (slots less sinks and heavy); make it with the same options")
     rows = normalise(output.to(dtype), settings.weights)
     if settings.residual:
-        top = best(accumulated.take_along_dim(rest, dim=-1),
-                   settings.convolved)  # top residual columns
+        # top residual columns
+        top = best(accumulated.take_along_dim(rest, dim=-1), settings.convolved)
         alpha = share_of(compressor)
         rows = alpha * rows + (1 - alpha) * F.one_hot(top, rest.shape[-1]).to(dtype)
     place = rest.unsqueeze(2).expand_as(rows)

@@ -180,9 +180,8 @@ def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
     past = causal_mask(q.shape[2], q.device)[first_row:].sum()
     recall, share = [], []
     for candidate in candidates:
-        read = MInference(patterns=[candidate]).represented(q, k,
-                                                            scale=scale)[:, :,
-                                                                         first_row:]  # (B, H, R, L)
+        # (B, H, R, L)
+        read = MInference(patterns=[candidate]).represented(q, k, scale=scale)[:, :, first_row:]
         recall.append((weights * read).sum(-1).mean((0, 2)))
         share.append(read.sum((2, 3)).double().mean(0) / past)
     return torch.stack(recall, dim=-1), torch.stack(share, dim=-1)

@@ -120,8 +120,8 @@ class BlockSparse(Mechanism):
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute block-sparse attention block by block (Algorithm 3): the specification."""
         heads, length, block = *q.shape[1:3], self.block
-        queries, keys = q.detach(), expand_heads(
-            k, heads).detach()  # no gradient flows through the choice
+        # no gradient flows through the choice
+        queries, keys = q.detach(), expand_heads(k, heads).detach()
 
         def chosen(b: int, h: int, m: int) -> list[int]:
             if call.selection is not None:
@@ -301,13 +301,13 @@ class VerticalSlash(Mechanism):
         token = torch.arange(length, device=device)
         on_column = (columns[..., None] == token).any(-2)  # (B, H, L)
         reach = int(offsets.max()) + 1  # no diagonal lies farther
-        count = (offsets[..., None]
-                 < torch.arange(reach + 1, device=device)).sum(-2)  # offsets below 0 .. reach
-        behind = torch.arange(0, length, self.block,
-                              device=device)[:, None] - token  # (M, L) first row - t
+        # offsets below 0 .. reach
+        count = (offsets[..., None] < torch.arange(reach + 1, device=device)).sum(-2)
+        # (M, L) first row - t
+        behind = torch.arange(0, length, self.block, device=device)[:, None] - token
         nearest, farthest = ((behind + width).clamp(0, reach) for width in (0, self.block))
-        near = (count[..., farthest] > count[..., nearest])[:, :,
-                                                            token // self.block]  # (B, H, L, L)
+        # (B, H, L, L)
+        near = (count[..., farthest] > count[..., nearest])[:, :, token // self.block]
         return [Columns(q, k, v, (near | on_column[:, :, None]) & causal_mask(length, device))]
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Tensor:
@@ -332,8 +332,8 @@ class VerticalSlash(Mechanism):
         scale = self.call(q, k, k, scale=scale).scale
         length, token = q.shape[2], torch.arange(q.shape[2], device=q.device)
         row = token[-self.last :, None]                                                   # (R, 1)
-        weights, _ = masked_matrix(q[:, :, -self.last:], k, (token <= row)[None, None],
-                                   scale)  # (B, H, R, L)
+        # (B, H, R, L)
+        weights, _ = masked_matrix(q[:, :, -self.last:], k, (token <= row)[None, None], scale)
         behind = row - token  # (R, L) row - offset
         on_diagonals = weights.gather(-1, behind.clamp(min=0).expand_as(weights)) * (behind >= 0)
         columns = best(weights.sum(-2), min(self.vertical, length),

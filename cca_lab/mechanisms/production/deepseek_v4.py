@@ -83,8 +83,8 @@ def index_scores(queries: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
     Queries (B, rows, Hi, Di), keys (B, n, Di), weights (B, rows, Hi) -> (B, rows, n), times
     Di ** -0.5.
     """
-    scores = (queries.float()
-              @ keys.float().mT.unsqueeze(1)).relu() * queries.shape[-1]**-0.5  # (B, rows, Hi, n)
+    # (B, rows, Hi, n)
+    scores = (queries.float() @ keys.float().mT.unsqueeze(1)).relu() * queries.shape[-1]**-0.5
     return (scores * weights.float().unsqueeze(-1)).sum(dim=2)
 
 
@@ -109,11 +109,11 @@ def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
     dim = width // 2 if overlap else width
     entries = []
     for p in range(length // group):
-        members = [(t, slice(width - dim, width))
-                   for t in range(p * group, p * group + group)]  # series b, or the one
+        # series b, or the one
+        members = [(t, slice(width - dim, width)) for t in range(p * group, p * group + group)]
         if overlap and p > 0:
-            members = [(t, slice(0, dim))
-                       for t in range((p - 1) * group, p * group)] + members  # series a
+            # series a
+            members = [(t, slice(0, dim)) for t in range((p - 1) * group, p * group)] + members
         logits = torch.stack([gates[:, t, series] + bias[t % group, series]
                               for t, series in members])  # (tokens, B, D)
         weights = logits.to(accumulation_dtype(gates.dtype)).softmax(dim=0).to(values.dtype)
@@ -145,8 +145,8 @@ def pool(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
         raise ValueError(f"gates, bias: got shapes {tuple(gates.shape)} and {tuple(bias.shape)}, "
                          f"wanted {tuple(values.shape)} as the values, and ({group}, {width})")
     count = length // group
-    values, gates = (x[:, :count * group].unflatten(1, (count, group))
-                     for x in (values, gates))  # (B, n, m, width)
+    # (B, n, m, width)
+    values, gates = (x[:, :count * group].unflatten(1, (count, group)) for x in (values, gates))
     gates = gates + bias
     if overlap:
         dim = width // 2
@@ -290,8 +290,8 @@ def _entries(compressor: Any, hidden: Tensor, series: Series, first: int, *,
     """Return all entries up to these tokens, (B, n, D), and keep what the next tokens need."""
     group, values, gates = compressor.compress_rate, compressor.kv_proj(
         hidden), compressor.gate_proj(hidden)
-    before = 0 if series.values is None else series.values.shape[
-        1]  # tokens kept: of an open group, and one more
+    # tokens kept: of an open group, and one more
+    before = 0 if series.values is None else series.values.shape[1]
     if series.values is not None and series.gates is not None:
         values, gates = torch.cat([series.values, values], dim=1), torch.cat([series.gates, gates],
                                                                              dim=1)

@@ -63,8 +63,8 @@ class StreamingLLMState:
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
-        row = torch.arange(self.seen,
-                           self.seen + key.shape[2])  # on the CPU, where intervals are built
+        # on the CPU, where intervals are built
+        row = torch.arange(self.seen, self.seen + key.shape[2])
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
         self.key, self.value = self.buffers.append("key", past[0], key), self.buffers.append(
             "value", past[1], value)
@@ -81,8 +81,8 @@ class StreamingLLMState:
     def _keep_tables(self, rotation: Rotation, row: Tensor) -> None:
         """Store the tables of the positions that later chunks need for re-rotation."""
         for position in self.kept_positions & set(row.tolist()):
-            self.tables[position] = torch.cat(at(rotation, [position - self.seen]),
-                                              dim=1)[0]  # (2, D)
+            # (2, D)
+            self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
 
     def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None,
                 scale: float) -> Tensor:

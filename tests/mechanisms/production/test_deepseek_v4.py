@@ -104,8 +104,9 @@ def gaps(case):
     leaves = [case.hidden.requires_grad_(), *case.module.parameters()]
     wanted, got = theirs(case), layer_output(case.module, case.hidden, case.rotation)
     loss = torch.randn_like(wanted)
-    ours, others = (torch.autograd.grad((x * loss).sum(), leaves, allow_unused=True, materialize_grads=True)
-                    for x in (got, wanted))  # the indexer's choice has no gradient
+    # the indexer's choice has no gradient
+    ours, others = (torch.autograd.grad((x * loss).sum(), leaves, allow_unused=True,
+                                        materialize_grads=True) for x in (got, wanted))
     gradient = max(map(gap, ours, others)) / max(1.0, *(float(x.abs().max()) for x in others))
     decoded = 0.0
     with torch.no_grad():
