@@ -39,8 +39,7 @@ def ragged_case(rows: int = 9, columns: int = 12, **sizes: int) -> Case:
 
 
 def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:
-    """(L, n, 2): a raw window that slides `step` rows at a time, and the cores of what it leaves
-    behind."""
+    """(L, n, 2): a raw window that slides `step` rows at a time, and the cores behind it."""
     row = torch.arange(rows)
     left = torch.div((row + 1 - window).clamp(min=0), step, rounding_mode="floor")
     first = int(left[-1]) if cores else 0
@@ -52,8 +51,7 @@ def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:
 
 def window_case(rows: int = 60, window: int = 8, step: int = 4, cores: bool = True,
                 **sizes: int) -> Case:
-    """Sliding window, with cores as in CCA attention if asked; enough rows for parts of several
-    blocks."""
+    """Sliding window, with cores as in CCA if asked; rows for parts of several blocks."""
     table = window_table(rows, window, step, cores)
     return case_of(table[None, None], int(table.max()), **sizes)
 
@@ -96,8 +94,7 @@ def check_same(attend: Attend, case: Case, reference: Attend = dense_attention,
 
 def check_gradients(attend: Attend, case: Case, through_lse: bool = False,
                     tolerance: float = 1e-12) -> None:
-    """Gradients of q, k, v, through the output and if asked through the log-sum-exp, equal the
-    dense ones."""
+    """Gradients of q, k, v, through out and if asked through lse, equal the dense ones."""
     generator = torch.Generator().manual_seed(1)
     grad_out = torch.randn(case.q.shape, generator=generator, dtype=torch.float64)
     # it arrives in any order of strides
@@ -126,12 +123,12 @@ def check_matrix(attend: Attend, case: Case) -> None:
     assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]), "row sums of A")
     declared = visible_mask(case.intervals, columns).expand(matrix.shape)
     wrong = ((matrix > 0) != declared).nonzero()
-    assert len(wrong) == 0, f"A differs from the declared support at (b, h, row, column) {wrong[:3].tolist()}"
+    assert len(wrong) == 0, (
+        f"A differs from the declared support at (b, h, row, column) {wrong[:3].tolist()}")
 
 
 def check_hidden_columns(attend: Attend, case: Case) -> None:
-    """Finite edits of a column leave every row that does not see it bit-equal, and move the
-    others."""
+    """Edits of a column leave every row that does not see it bit-equal, and move the others."""
     before, _ = attend(*case.tensors, case.intervals, case.scale)
     for column in range(case.k.shape[2]):
         k, v = case.k.clone(), case.v.clone()
@@ -146,8 +143,7 @@ def check_hidden_columns(attend: Attend, case: Case) -> None:
 
 
 def check_large_logits(attend: Attend, case: Case, size: float = 1e5) -> None:
-    """Logits of +-1e5, far out of exp's range, give finite results: one-hot rows wherever one
-    logit leads."""
+    """Logits of +-1e5 give finite results: one-hot rows wherever one logit leads."""
     for sign in (1.0, -1.0):
         q, k = torch.full_like(case.q, 1.0), torch.full_like(case.k, sign * size / case.q.shape[3])
         k[..., ::3, :] *= 0.5
@@ -158,8 +154,7 @@ def check_large_logits(attend: Attend, case: Case, size: float = 1e5) -> None:
 
 
 def check_row_layouts(attend: Attend, case: Case) -> None:
-    """Views give what their copies give, of stride 0, with the features outside, or the heads
-    inside."""
+    """Views give what their copies give: stride 0, features outside, heads inside."""
     views = ([x[:, :, :1].expand(x.shape) for x in case.tensors],
              [x.mT.contiguous().mT for x in case.tensors],
              [x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) for x in case.tensors])

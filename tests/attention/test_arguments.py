@@ -1,5 +1,4 @@
-"""What is no tensor, no whole number, no finite scale or no pair of tables is refused by name at
-every door."""
+"""What is no tensor, whole number, finite scale or pair of tables is refused by name."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""The blocked rung: its plan by brute force, and itself against the dense rung on all it may be
-given."""
+"""The blocked backend: its plan by brute force, and its results against the dense backend."""
 
 from contextlib import contextmanager
 from functools import partial
@@ -106,15 +105,15 @@ def test_causal_attention_becomes_one_part():
        through_lse=st.booleans())
 def test_blocked_equals_dense_on_any_case(case, block, split, plain, through_lse):
     attend = partial(blocked_attention, block=block)
-    with cheap_merges() if split else mock.MagicMock(), plain_tiles() if plain else mock.MagicMock():
+    with (cheap_merges() if split else mock.MagicMock(),
+          plain_tiles() if plain else mock.MagicMock()):
         bench.check_same(attend, case)
         bench.check_gradients(attend, case, through_lse)
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_blocked_equals_dense_on_long_tables(name):
-    """Long enough for the planner's own choices: causal tiles, cores apart from edges, gathered
-    windows."""
+    """Long enough for the planner's own choices: causal tiles, cores, gathered windows."""
     table = LONG[name][100 if name != "late start" else 501:][:420]
     case = bench.case_of(table[None, None], int(table.max()), heads=2, head_dim=3)
     with cheap_merges():

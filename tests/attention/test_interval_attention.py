@@ -1,5 +1,4 @@
-"""The public op: the dense reference against plain Python, what both backends promise, and every
-refusal."""
+"""The public op: the reference against plain Python, the backends' promises, refusals."""
 
 from dataclasses import replace
 from functools import partial
@@ -75,8 +74,7 @@ def test_gradients_of_output_and_lse_against_finite_differences(backend, name):
 
 @every_backend
 def test_parts_of_a_row_merge_by_their_lse(attend):
-    """What decode caches rely on: two buffers attended apart and merged equal one softmax over
-    both."""
+    """As in caches: two buffers attended apart and merged equal one softmax over both."""
     case = bench.ragged_case()
     pieces = [torch.tensor(span).expand(1, 1, 9, 1, 2) for span in ([0, 5], [5, 12])]
     full = torch.tensor([0, 12]).expand(1, 1, 9, 1, 2)
@@ -127,8 +125,7 @@ def test_low_precision_stays_within_its_rounding(attend, dtype, name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_gradients(dtype):
-    """Blocked against float64 dense: roundings of each factor, of do . out, and of each part's
-    gradient."""
+    """Against float64: roundings of each factor, of do . out, and of each part's gradient."""
     case = bench.window_case(60, 8, 4)
     inputs = [x.to(dtype) for x in case.tensors]
 

@@ -1,5 +1,4 @@
-"""Runs `kernels/` under Triton's interpreter, in a process of its own: Triton reads the switch at
-import."""
+"""Runs `kernels/` interpreted, in a process of its own: Triton reads the switch at import."""
 
 import os
 import subprocess

@@ -1,5 +1,4 @@
-"""The kernels compile for every target within their budgets, and the committed report says what
-they take."""
+"""The kernels compile for every target within their budgets, as the committed report says."""
 
 import json
 import os

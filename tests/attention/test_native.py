@@ -1,5 +1,4 @@
-"""The native rung: itself against the dense rung on all it may be given, its build, and what
-stands in for it."""
+"""The native backend: its results against dense, its build, and what stands in for it."""
 
 import os
 import shutil
@@ -217,8 +216,7 @@ for rows in (1, 20, 200):
 
 @needs_build
 def test_a_table_spoilt_behind_the_check_is_refused():
-    """Forward and backward, in a process of its own: native code that goes astray cannot be
-    interrupted."""
+    """In a process of its own: native code that goes astray cannot be interrupted."""
     subprocess.run([sys.executable, "-c", SPOILT], check=True, timeout=300)
 
 
@@ -237,8 +235,7 @@ def test_parts_of_the_key_gradients_stay_few(threads):
 
 @needs_build
 def test_threads_share_the_work_and_leave_the_result(threads):
-    """Forward the same to the bit; dk and dv, sums over the threads' blocks, equal but for their
-    order."""
+    """Forward the same to the bit; dk and dv, sums over the threads' blocks, but for order."""
     case = long_case("CCA")
     one = bench.case_of(case.intervals, case.k.shape[2], heads=1)
     results = {}
@@ -376,8 +373,7 @@ def nothing_built(monkeypatch, tmp_path):
 
 
 def test_auto_tries_one_build_where_a_compiler_is_and_says_so(nothing_built, monkeypatch, capfd):
-    """A build that fails is one line, blocked attention, and no second build in this process or
-    the next."""
+    """A failing build is one line and blocked attention; nothing tries a second time."""
     tried = []
     monkeypatch.setattr(native_build, "missing", lambda: None)
     monkeypatch.setattr(native_build, "_compile", lambda *given: tried.append(given) or refuse())
@@ -396,8 +392,7 @@ def refuse():
 
 @pytest.mark.parametrize("why", ["switched off", "no compiler", "a folder that cannot be written"])
 def test_auto_compiles_nothing_where_it_may_not_or_cannot(nothing_built, monkeypatch, capfd, why):
-    """Without a compiler and when switched off there is nothing to say; a folder that refuses is
-    one line."""
+    """Silent without a compiler or when switched off; a folder that refuses is one line."""
     monkeypatch.setattr(native_build, "missing",
                         lambda: "a compiler" if why == "no compiler" else None)
     monkeypatch.setattr(native_build, "_compile", mock.Mock(side_effect=AssertionError("a build")))

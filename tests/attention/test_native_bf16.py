@@ -1,5 +1,4 @@
-"""The native op in bfloat16 on AMX tiles: against the dense rung in float64, within bounds of its
-roundings."""
+"""The native op in bfloat16 on AMX tiles, against dense float64 within bounds of roundings."""
 
 import os
 from pathlib import Path
@@ -91,8 +90,7 @@ def test_every_length(rows):
 
 @pytest.mark.parametrize("scale", [0.125, -0.3, 0.0, 4.0])
 def test_scales(scale):
-    """Large ones make weights of exactly one column, negative ones turn the order of logits
-    round."""
+    """Large ones make one-hot weights, negative ones turn the order of logits round."""
     check(table(head_dim=24, scale=scale))
 
 

@@ -1,5 +1,4 @@
-"""Pooling groups into cores: against plain Python, its rotation, gradients, refusals and
-mutants."""
+"""Pooling groups into cores: against plain Python, rotation, gradients, refusals, mutants."""
 
 import math
 from functools import partial
@@ -85,8 +84,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def check_rotation(pool=pool_groups, group: int = 3, factor: float = 1.0,
                    batched: bool = False) -> None:
-    """Core key = the pooled *unrotated* key, rotated at the middle; phi is from the rotated
-    logits."""
+    """Core key = the pooled *unrotated* key, rotated at the middle; phi from rotated logits."""
     q, k, v = inputs(**GQA)
     length, head_dim = k.shape[2:]
     cos, sin = tables(length, head_dim, factor)
@@ -142,8 +140,7 @@ def test_gradients_against_finite_differences(weights):
 
 
 def test_pooling_projected_keys_equals_projecting_pooled_inputs():
-    """Why K and V may be pooled in place of the layer's input (eq. 3): phi sums to 1, so biases
-    pass too."""
+    """Why K and V may be pooled instead of the layer's input (Eq. 3): phi sums to 1."""
     q, x, _ = inputs(**GQA)
     weight, bias = torch.randn(4, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
     _, projected_then_pooled, phi = pool_groups(q, x, x @ weight + bias, 3, return_phi=True)
@@ -153,8 +150,7 @@ def test_pooling_projected_keys_equals_projecting_pooled_inputs():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_rounds_once(dtype):
-    """Weights and sums are taken in float32 (error of tens of 2^-24, so 1e-5); only the result is
-    rounded."""
+    """Sums are taken in float32 (error of tens of 2^-24); only the result is rounded."""
     q, k, v = (x.to(dtype) for x in inputs(**GQA))
     wanted = pool_groups(q.double(), k.double(), v.double(), 3)
     for got, want in zip(pool_groups(q, k, v, 3), wanted, strict=True):

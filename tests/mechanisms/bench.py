@@ -3,7 +3,7 @@
 An implementation is anything called as implementation(q, k, v, **options) -> (B, H, L, D). A check
 returns nothing, or raises AssertionError with the largest error and its ratio to the wanted values.
 Checks look from outside only: with V = identity any implementation shows its matrix E, where
-E[i, t] is the weight of token t in row i. Ordered from what must hold first to what is subtle.
+E[i, t] is the weight of token t in row i.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,8 @@ def inputs(length: int = 11, *, batch: int = 1, heads: int = 2, kv_heads: int = 
 
 def assert_close(got: Tensor, wanted: Tensor, what: str, tolerance: float = 1e-12) -> None:
     """Compare at an absolute tolerance that grows with the wanted values once they pass 1."""
-    assert got.shape == wanted.shape, f"{what}: shape {tuple(got.shape)}, wanted {tuple(wanted.shape)}"
+    assert got.shape == wanted.shape, (
+        f"{what}: shape {tuple(got.shape)}, wanted {tuple(wanted.shape)}")
     assert got.isfinite().all(), f"{what}: {int((~got.isfinite()).sum())} values are not finite"
     error = (got - wanted).abs().max().item()
     ratio = ((got - wanted).norm() / wanted.norm().clamp_min(1e-300)).item()
@@ -48,8 +49,7 @@ def read_matrix(implementation: Implementation, q: Tensor, k: Tensor, options: d
 
 
 def read_by(implementation: Implementation) -> Callable[..., Tensor]:
-    """Return (q, k, **options) -> bool (B, H, L, L): the tokens that weigh something in each row
-    of its matrix."""
+    """Return (q, k, **options) -> bool (B, H, L, L): the tokens with a weight in each row."""
     return lambda q, k, **options: read_matrix(implementation, q, k, options) > 0
 
 
@@ -76,7 +76,7 @@ def check_partition_of_unity(implementation: Implementation, options: dict,
 
     Without `represented` the whole past is. With q = 0 all visible columns weigh the same, so E[i,
     t] / E[i, i] counts how often row i holds token t: 1 if raw, 1/g in a core of g tokens, 0 if
-    missing, 1 + 1/g if counted twice. A mechanism that drops tokens holds the others raw.
+    missing, 1 + 1/g if counted twice.
     """
     q, k, _ = inputs(**sizes)
     past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
@@ -103,8 +103,7 @@ def check_partition_of_unity(implementation: Implementation, options: dict,
 
 def check_represented(implementation: Implementation, options: dict,
                       represented: Callable[..., Tensor], **sizes: int) -> None:
-    """`represented` is where the matrix that V = identity reads is positive, with RoPE's tables
-    too."""
+    """`represented` is where the matrix that V = identity reads is positive, also with RoPE."""
     q, k, _ = inputs(**sizes)
     tables = rope_tables(*q.shape[2:])
     cases = {"q = 0": (torch.zeros_like(q), k, {}), "random q": (q, k, {}),
@@ -112,7 +111,8 @@ def check_represented(implementation: Implementation, options: dict,
     for name, (queries, keys, rotation) in cases.items():
         got = represented(queries, keys, **options, **rotation)
         wanted = read_matrix(implementation, queries, keys, {**options, **rotation}) > 0
-        assert got.dtype == torch.bool and got.shape == wanted.shape, f"represented: {got.dtype} {tuple(got.shape)}"
+        assert got.dtype == torch.bool and got.shape == wanted.shape, (
+            f"represented: {got.dtype} {tuple(got.shape)}")
         more, less = ((a & ~b).nonzero().tolist() for a, b in ((got, wanted), (wanted, got)))
         assert not more + less, (f"represented, {name}: (batch, head, row, token) {more[:3]} have "
                                  f"no weight, {less[:3]} are left out")
@@ -121,16 +121,14 @@ def check_represented(implementation: Implementation, options: dict,
 def count_tokens(matrix: Tensor) -> Tensor:
     """Turn the E of a q = 0 read-out into how often each row holds each token.
 
-    The unit is the weight of the row's own token, which every mechanism holds raw if it holds it;
-    for a row that drops its own token, the largest weight.
+    The unit is the weight of the row's own token, always raw; for a row that drops it, the largest.
     """
     own = matrix.diagonal(dim1=-2, dim2=-1)
     return matrix / torch.where(own > 0, own, matrix.amax(-1))[..., None]
 
 
 def check_causality(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """EVERY_ROW. Finite edits: whatever the tokens after t become, outputs up to t stay
-    bit-equal."""
+    """EVERY_ROW: whatever the tokens after t become, outputs up to t stay bit-equal."""
     for t, before, after in edits_after_each_token(implementation, options, sizes):
         error = (after - before)[:, :, : t + 1].abs().max().item()
         assert torch.equal(after[:, :, : t + 1], before[:, :, : t + 1]), (
@@ -140,12 +138,7 @@ def check_causality(implementation: Implementation, options: dict, **sizes: int)
 
 def check_whole_prompt(implementation: Implementation, options: dict, select: Callable[..., object],
                        **sizes: int) -> None:
-    """WHOLE_PROMPT. With the choice of tokens frozen, edits reach no earlier row; else they do for
-    some t.
-
-    The second half keeps the declaration honest: a mechanism that is causal as it stands must say
-    so.
-    """
+    """WHOLE_PROMPT: with the choice frozen, edits reach no earlier row; else they do for some t."""
     q, k, _ = inputs(**sizes)
     check_causality(partial(implementation, selection=select(q, k, **options)), options, **sizes)
     reached = [not torch.equal(after[:, :, : t + 1], before[:, :, : t + 1]) for seed in range(1, 6)
@@ -156,8 +149,7 @@ def check_whole_prompt(implementation: Implementation, options: dict, select: Ca
 
 def check_own_block(implementation: Implementation, options: dict, select: Callable[..., object],
                     **sizes: int) -> None:
-    """OWN_BLOCK. As WHOLE_PROMPT, and the rows that edits reach unfrozen are in blocks with edited
-    tokens."""
+    """OWN_BLOCK: as WHOLE_PROMPT; unfrozen edits reach only rows in edited blocks."""
     check_whole_prompt(implementation, options, select, **sizes)
     for seed in range(1, 6):
         for t, before, after in edits_after_each_token(implementation, options, sizes, seed):
@@ -169,8 +161,7 @@ def check_own_block(implementation: Implementation, options: dict, select: Calla
 
 def edits_after_each_token(implementation: Implementation, options: dict, sizes: dict[str, int],
                            seed: int = 1) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield (t, output before, output after all tokens behind t became others), for each t but the
-    last."""
+    """Yield (t, output before, output after all tokens behind t were edited)."""
     q, k, v = inputs(**sizes)
     before = implementation(q, k, v, **options)
     for t in range(q.shape[2] - 1):
@@ -181,10 +172,7 @@ def edits_after_each_token(implementation: Implementation, options: dict, sizes:
 
 
 def check_large_logits(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """The same constant added to every logit, however large, changes nothing.
-
-    One more dimension carries it: the queries hold the shift there and the keys hold 1.
-    """
+    """A constant added to every logit, in one more dimension, changes nothing."""
     q, k, v = inputs(**sizes)
     wanted = implementation(q, k, v, scale=0.5, **options)
     one_more = [torch.nn.functional.pad(x, (0, 1)) for x in (q, k, v)]
@@ -196,8 +184,7 @@ def check_large_logits(implementation: Implementation, options: dict, **sizes: i
 
 
 def check_scale(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """`scale` multiplies every logit, those of the pooling included: scaling q instead is the
-    same."""
+    """`scale` multiplies every logit, those of the pooling included, as scaling q does."""
     q, k, v = inputs(**sizes)
     got = implementation(q, k, v, scale=2.5, **options)
     assert_close(got, implementation(2.5 * q, k, v, scale=1.0, **options),
@@ -206,8 +193,7 @@ def check_scale(implementation: Implementation, options: dict, **sizes: int) -> 
 
 def check_heads_interchangeable(implementation: Implementation, options: dict, heads: int = 4,
                                 kv_heads: int = 2, **sizes: int) -> None:
-    """Query heads that share a KV head can be permuted: the outputs are permuted, and not
-    changed."""
+    """Permuting the query heads of a KV head permutes the outputs."""
     q, k, v = inputs(heads=heads, kv_heads=kv_heads, **sizes)
     order = torch.arange(heads).view(kv_heads, -1).flip(1).flatten()
     out = implementation(q, k, v, **options)
@@ -244,8 +230,7 @@ def check_right_padding(implementation: Implementation, options: dict, padding: 
 
 def check_effective(implementation: Implementation, options: dict, effective: Callable[..., Tensor],
                     **sizes: int) -> None:
-    """`effective` is the matrix that V = identity reads out, and the output is that matrix times
-    V."""
+    """`effective` is the matrix that V = identity reads; the output is that matrix times V."""
     q, k, v = inputs(**sizes)
     matrix = effective(q, k, **options)
     assert_close(matrix, read_matrix(implementation, q, k, options),
@@ -278,8 +263,7 @@ def check_gradients(implementation: Implementation, options: dict, **sizes: int)
 # CCA does
 
 def check_window(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """The s nearest tokens are raw, and at most s + g - 1 are: cores appear neither early nor
-    late."""
+    """The s nearest tokens are raw, and at most s + g - 1: cores are neither early nor late."""
     q, k, _ = inputs(**sizes)
     group, window = options["group"], options["window"]
     held = count_tokens(read_matrix(implementation, torch.zeros_like(q), k, options))
@@ -293,8 +277,7 @@ def check_window(implementation: Implementation, options: dict, **sizes: int) ->
 
 def check_pooling_weights(implementation: Implementation, options: dict, heads: int = 4,
                           kv_heads: int = 2, **sizes: int) -> None:
-    """The weights inside a core are Eq. 2: softmax of the judge's logits, averaged over its query
-    heads."""
+    """The weights inside a core are Eq. 2: softmax of the judge's logits, mean over its heads."""
     q, k, _ = inputs(heads=heads, kv_heads=kv_heads, **sizes)
     group, keys = options["group"], k.repeat_interleave(heads // kv_heads, dim=1)
     for row, p, core in visible_cores_of(read_matrix(implementation, q, k, options), options):
@@ -309,8 +292,7 @@ def check_pooling_weights(implementation: Implementation, options: dict, heads: 
 
 
 def visible_cores_of(matrix: Tensor, options: dict):
-    """Yield (row, group, weights of its tokens (B, H, g)) for each core that the definition makes
-    visible."""
+    """Yield (row, group, weights of its tokens (B, H, g)) for each visible core."""
     group, window = options["group"], options["window"]
     for i in range(matrix.shape[-1]):
         for p in range(max(0, i + 1 - window) // group):
@@ -318,8 +300,7 @@ def visible_cores_of(matrix: Tensor, options: dict):
 
 
 def check_judge(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """Besides row t, the query of token t matters only if t ends its group, to the rows that see
-    the core."""
+    """Besides row t, the query of token t matters only if t ends its group."""
     q, k, v = inputs(**sizes)
     group, window, length = options["group"], options["window"], q.shape[2]
     before = implementation(q, k, v, **options)
@@ -344,8 +325,7 @@ def rope_tables(length: int, head_dim: int, offset: int = 0) -> tuple[Tensor, Te
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE as a product of complex numbers: dimensions j and j + D/2 are real and imaginary
-    part."""
+    """RoPE by complex numbers: dimensions j and j + D/2 are real and imaginary part."""
     half = x.shape[-1] // 2
     turned = torch.complex(x[..., :half], x[..., half:]) * torch.complex(cos[..., :half],
                                                                          sin[..., :half])
@@ -353,8 +333,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def check_rope_middle(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """A core key is the pooled un-rotated keys, rotated at its group's middle position (Appendix
-    B.2).
+    """A core key is the pooled un-rotated keys, rotated at its group's middle (Appendix B.2).
 
     The matrix shows both sides: phi inside a core, and the core's logit against the row's own.
     """
@@ -388,8 +367,7 @@ def check_rope_translation(implementation: Implementation, options: dict, **size
 
 def check_rope_tables(implementation: Implementation, options: dict,
                       reference: Implementation) -> None:
-    """Tables (1, L, D), and (B, L, D) with each sequence at positions of its own: distances are
-    all that counts."""
+    """Tables (1, L, D), and (B, L, D) with other positions: only distances count."""
     q, k, v = inputs(10, batch=2, heads=4, kv_heads=2)
     here, there = rope_tables(10, 4), rope_tables(10, 4, offset=3)
     wanted = reference(rotate(q, *here), rotate(k, *here), v, **options, rotation=here)
@@ -402,8 +380,7 @@ def check_rope_tables(implementation: Implementation, options: dict,
 
 def check_rope_distances(implementation: Implementation, options: dict,
                          distance: Callable[[int, int], int], **sizes: int) -> None:
-    """Each token that row i sees is at the distance wanted, read from the logits against the row's
-    own token."""
+    """Each token of row i is at the distance wanted, by logits against the row's own token."""
     q0, k0, _ = inputs(**sizes)
     length, head_dim = q0.shape[2:]
     tables = rope_tables(length, head_dim)

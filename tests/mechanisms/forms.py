@@ -15,13 +15,7 @@ OF_A_CALL = ("scale", "rotation", "selection", "module")  # keywords that are no
 
 
 def form(cls: type[Mechanism], method: str, **fixed: Any) -> Callable[..., Any]:
-    """Return a method of a mechanism as a function (q, k, v, **options) of whatever it returns.
-
-    Args:
-        cls: the mechanism.
-        method: "loops", "attention", "effective", "represented" or "select".
-        fixed: options that are always given, such as backend="dense".
-    """
+    """Return a method of a mechanism as a function (q, k, v, **options), `fixed` always given."""
     def call(*tensors: Tensor, **keywords: Any) -> Any:
         of_a_call = {name: keywords.pop(name) for name in OF_A_CALL if name in keywords}
         return getattr(cls(**fixed, **keywords), method)(*tensors, **of_a_call)
@@ -35,8 +29,7 @@ def trains_a_module(cls: type[Mechanism]) -> bool:
 
 
 def with_module(cls: type[Mechanism], method: str, **fixed: Any) -> Callable[..., Any]:
-    """As `form`; a mechanism that trains a module gets one of fixed weights that fits the shapes
-    of q and k."""
+    """As `form`; a module that the mechanism trains has fixed weights that fit q and k."""
     call = form(cls, method, **fixed)
     if not trains_a_module(cls):
         return call
@@ -53,8 +46,7 @@ def with_module(cls: type[Mechanism], method: str, **fixed: Any) -> Callable[...
 @lru_cache
 def seeded_module(cls: type[Mechanism], heads: int, kv_heads: int, head_dim: int,
                   options: str) -> nn.Module:
-    """Make the module of one layer with `new_module`, always with the same weights; options as
-    JSON."""
+    """Make the module of one layer, always with the same weights; options as JSON."""
     config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads,
                              head_dim=head_dim, hidden_size=heads * head_dim, num_hidden_layers=1)
     with torch.random.fork_rng():

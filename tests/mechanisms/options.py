@@ -1,5 +1,4 @@
-"""The options that tests of every mechanism take: a new mechanism joins here, and nowhere else
-among the tests."""
+"""The options that tests of every mechanism take: a new mechanism joins here."""
 
 from hypothesis import strategies as st
 
@@ -27,14 +26,14 @@ OPTIONS = {
     "lococo": [
         {"slots": 3, "segment": 2},
         {"slots": 2, "segment": 1, "weights": "relu"},
-        {"slots": 3, "segment": 4, "sinks": 1},                   # a segment that exceeds the memory
+        {"slots": 3, "segment": 4, "sinks": 1},  # a segment that exceeds the memory
         {"slots": 4, "segment": 3, "heavy": 2, "scores": "sum"},
         {"slots": 3, "segment": 2, "residual": True, "buffer": 1, "kernel": 3},
         {"slots": 2, "segment": [4, 1], "weights": "relu", "residual": True},
     ],
     "minference": [
-        {"patterns": [{"pattern": "vertical_slash", "vertical": 2, "slash": 2, "last": 3, "forced_vertical": 1,
-                       "forced_slash": 1, "block": 1}]},
+        {"patterns": [{"pattern": "vertical_slash", "vertical": 2, "slash": 2, "last": 3,
+                       "forced_vertical": 1, "forced_slash": 1, "block": 1}]},
         {"patterns": [{"pattern": "a_shape", "sinks": 1, "window": 3}]},
     ],
     "a_shape": [
@@ -46,7 +45,8 @@ OPTIONS = {
     "vertical_slash": [
         {"vertical": 2, "slash": 2, "last": 3, "forced_vertical": 1, "forced_slash": 1, "block": 1},
         {"vertical": 0, "slash": 3, "last": 4, "forced_vertical": 0, "forced_slash": 0, "block": 2},
-        {"vertical": 3, "slash": 1, "last": 20, "forced_vertical": 0, "forced_slash": 4, "block": 3},
+        {"vertical": 3, "slash": 1, "last": 20, "forced_vertical": 0, "forced_slash": 4,
+         "block": 3},
         {"vertical": 1, "slash": 3, "last": 1, "forced_vertical": 2, "forced_slash": 2, "block": 2},
     ],
     "block_sparse": [
@@ -56,16 +56,16 @@ OPTIONS = {
     ],
     "h2o": [
         {"heavy": 2, "recent": 2},
-        {"heavy": 3, "recent": 0},                                # a token may go as soon as it has attended
+        {"heavy": 3, "recent": 0},  # a token may go as soon as it has attended
         {"heavy": 0, "recent": 3},                                # a window
-        {"heavy": 2, "recent": 1, "prompt": 6},                   # several go at once after the prompt
+        {"heavy": 2, "recent": 1, "prompt": 6},  # several go at once after the prompt
         {"heavy": 0.3, "recent": 0.2, "prompt": 7},
     ],
     "longlora": [
         {"group": 4},
         {"group": 3},                                             # odd, and a short last block
         {"group": 1},
-        {"group": 20},                                            # one block; the shifted heads have two
+        {"group": 20},  # one block; the shifted heads have two
         {"group": 0.3},                                           # a share of the length
     ],
     "streaming_llm": [
@@ -79,17 +79,18 @@ OPTIONS = {
         {"local": 3, "global_tokens": 2},
         {"local": 1, "global_tokens": 1},
         {"local": 4, "global_tokens": 0},
-        {"local": 2, "global_tokens": 5, "limit": 6},             # limit > local, reached in the text
+        {"local": 2, "global_tokens": 5, "limit": 6},  # limit > local, reached in the text
         {"local": 4, "global_tokens": 3, "limit": 1},
     ],
-    "mean_pooling": [{"group": 3, "window": 4}, {"group": 4, "window": 2}, {"group": 1, "window": 2}],
+    "mean_pooling": [{"group": 3, "window": 4}, {"group": 4, "window": 2},
+                     {"group": 1, "window": 2}],
     "random_tokens": [
         {"group": 3, "window": 4},
         {"group": 4, "window": 2, "seed": 1},
         {"group": 1, "window": 2},
     ],
 }
-# Mechanisms whose rows hold their whole past, each token raw or in one group of `group`; the others hold tokens raw.
+# Mechanisms whose rows hold their whole past, raw or in groups; the others hold tokens raw.
 WHOLE_PAST = {"full", "cca", "dga", "mean_pooling"}
 
 COUNT, SIZE, SHARE = st.integers(0, 7), st.integers(1, 8), st.sampled_from([0.2, 0.5, 1.0])

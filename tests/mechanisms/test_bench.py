@@ -1,5 +1,4 @@
-"""The bench's own checks notice what they are for: tokens dropped or held wrongly, causal scopes
-misdeclared."""
+"""The bench's own checks notice tokens dropped or held wrongly, and scopes misdeclared."""
 
 import pytest
 import torch
@@ -13,8 +12,7 @@ OPTIONS = {"block": 4}
 
 
 def select(q, k, *, block, own_rows):
-    """Choose one token to drop: for all rows by the last query, or for each block by its own last
-    query."""
+    """Choose one token to drop: for all rows by the last query, or block by block."""
     token = torch.arange(q.shape[2])
     last = (token // block * block + block - 1).clamp(max=len(token) - 1)
     judges = last if own_rows else last[-1:]

@@ -1,5 +1,4 @@
-"""Columns: the output, E = A P and what is represented, of one part and of several; and what does
-not fit."""
+"""Columns: the output, E = A P and what is represented, of one set and of several; refusals."""
 
 from dataclasses import replace
 
@@ -79,8 +78,7 @@ def test_bad_intervals_are_named():
 
 
 def two_parts(first_row: int) -> tuple[list[Columns], Tensor, Tensor]:
-    """Causal attention cut in two: each row's own half of the tokens, and from a row on the tokens
-    before it."""
+    """Causal attention cut in two: each row's own half of the tokens, and the tokens before it."""
     q, k, v = inputs(9, batch=2, heads=4, kv_heads=2)
     ends = torch.arange(1, 10)
     own = torch.stack([torch.where(ends > first_row, first_row, 0), ends], dim=-1)[None, None, :,

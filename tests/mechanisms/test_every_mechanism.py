@@ -1,5 +1,4 @@
-"""Every row of MECHANISMS, on every rung, passes the bench. A new mechanism joins with a line in
-options.py."""
+"""Every mechanism, on every backend, passes the bench; a new one joins in options.py."""
 
 import json
 import re
@@ -18,11 +17,11 @@ from tests.mechanisms.forms import form, seeded_module, trains_a_module, with_mo
 from tests.mechanisms.options import OPTIONS, WHOLE_PAST
 from tests.mutants import columns as wrong
 
-# (mechanism, symmetry) that does not hold, and the options for which it does not; such a check must fail.
+# (mechanism, symmetry) that does not hold, and for which options; such a check must fail.
 EXEMPT: dict[tuple[str, str], dict] = {
-    ("lococo", "large_logits"): {},                               # weights are made from keys, not from logits
-    ("lococo", "rope_translation"): {},                           # and from rotated keys, wherever they point
-    ("cca", "rope_translation"): {"pooling": "max"},              # a maximum of rotated features is no vector
+    ("lococo", "large_logits"): {},  # weights are made from keys, not from logits
+    ("lococo", "rope_translation"): {},  # and from rotated keys, wherever they point
+    ("cca", "rope_translation"): {"pooling": "max"},  # a maximum of rotated features is no vector
 }
 SCOPES = {EVERY_ROW: lambda attend, options, select,
           **sizes: bench.check_causality(attend, options, **sizes),
@@ -41,8 +40,7 @@ def implementation(name: str, rung: str):
 
 
 def rungs(name: str) -> tuple[str, ...]:
-    """Those that compute in float64 here; tests/attention/kernels/test_mechanisms.py runs
-    "triton"."""
+    """Those that compute in float64 here; kernels/test_mechanisms.py runs "triton"."""
     left_out = {"triton"} if native.available() else {"triton", "native"}
     return ("loops", *(rung for rung in MECHANISMS[name].backends if rung not in left_out))
 
@@ -58,8 +56,7 @@ ON_RUNGS = [(name, options, rung) for name, options in CASES for rung in rungs(n
 
 
 def linear(name: str, options: dict) -> bool:
-    """Whether the output is a matrix times v: not for a maximum of values or weights made from
-    values."""
+    """Whether the output is a matrix times v: not for a maximum, or weights made from values."""
     return options.get("pooling") != "max" and not trains_a_module(MECHANISMS[name])
 
 
@@ -72,9 +69,9 @@ above_the_loops = pytest.mark.parametrize(
 
 
 def applies(check: str, name: str, options: dict) -> bool:
-    """Whether a symmetry can be asked of a mechanism at all; those that do not hold stand in
-    EXEMPT."""
-    if check == "right_padding":  # a choice may depend on what follows: test_causality_is_what_is_declared
+    """Whether a symmetry can be asked of a mechanism; those that do not hold are in EXEMPT."""
+    # a choice may depend on what follows: test_causality_is_what_is_declared
+    if check == "right_padding":
         mechanism = MECHANISMS[name](**options)
         return mechanism.causal_scope == EVERY_ROW and not mechanism.length_matters
     return True
@@ -113,8 +110,7 @@ def test_rows_of_the_table_are_complete(name):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_option_is_explained(name):
-    """A line "option: what it is" under Attributes, of the class or of one that it inherits the
-    option from."""
+    """A line "option: what it is" under Attributes, of the class or of a base class."""
     for option in MECHANISMS[name].option_names():
         line = re.compile(rf"^ +(\w+, )*{option}(, \w+)*: \S", re.MULTILINE)
         declared = [parent for parent in MECHANISMS[name].__mro__
@@ -178,8 +174,7 @@ def test_not_exact_is_visibly_different(name, options):
 # ---------------------------------------------------------------- who reaches whom
 
 def tokens_read(name: str, rung: str):
-    """What a rung is held to: the whole past (None), or for the loops what the columns hold, and
-    the reverse."""
+    """What a backend is held to: the whole past (None), or for the loops the columns."""
     if name in WHOLE_PAST:
         return None
     return form(MECHANISMS[name],
@@ -203,8 +198,7 @@ def test_represented_is_what_the_loops_read(name, options, sizes):
 @pytest.mark.parametrize(("name", "options"), [case for case in CASES
                                                if trains_a_module(MECHANISMS[case[0]])], ids=label)
 def test_represented_is_what_the_loops_read_with_a_module(name, options):
-    """One that is blind to the values, so that the output is a matrix times them: its weights of
-    values are 0."""
+    """A module that is blind to the values, so that the output is a matrix times them."""
     module = deepcopy(seeded_module(MECHANISMS[name], 4, 2, 4, json.dumps(options)))
     with torch.no_grad():
         module.conv.weight[:, 4:] = 0

@@ -1,5 +1,4 @@
-"""`exact_when` of every mechanism, over random small options: True means full attention's output,
-to 1e-12."""
+"""`exact_when` of every mechanism, over random small options, to 1e-12."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,7 @@ LENGTHS = st.integers(1, 10)
 
 
 def check_exact_when(cls, length: int, options: dict, rotated: bool, seed: int) -> None:
-    """Compare with full attention where `exact_when` promises it, and the other way round where it
-    is an iff."""
+    """Compare with full attention where `exact_when` promises it, and where it denies it."""
     q, k, v = bench.inputs(length, seed=seed)
     tables = bench.rope_tables(length, q.shape[-1])
     q, k = (bench.rotate(x, *tables) if rotated else x for x in (q, k))

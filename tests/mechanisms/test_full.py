@@ -40,8 +40,7 @@ def ignore_tiles(implementation):
 
 
 def test_tiles_of_the_future_are_never_read():
-    """NaN keys in tiles that no row of an earlier query tile may see must not reach that tile's
-    rows."""
+    """NaN keys in tiles that no row of an earlier query tile sees do not reach it."""
     q, k, v = bench.inputs(12)
     wanted = full.loops(q, k, v)
     k[:, :, 8:], v[:, :, 8:] = float("nan"), float("nan")
@@ -63,8 +62,7 @@ def test_the_other_forms_differentiate(form):
 
 
 def test_online_softmax_row_after_each_key():
-    """One pass over 1, 2, .. keys is the softmax over 1, 2, .. keys; scores that fall and that
-    rise."""
+    """One pass over n keys is the softmax over n keys; scores that fall and that rise."""
     query = torch.tensor([1.0, 0.0], dtype=torch.float64)
     values = torch.arange(8, dtype=torch.float64).view(4, 2)
     for scores in ([3.0, 2, 1, 0], [0.0, 1, 2, 3], [0.0, 900, -900, 900]):

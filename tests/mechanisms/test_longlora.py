@@ -1,5 +1,4 @@
-"""Shifted sparse attention: its blocks by brute force, the leak of the rolled form, and the other
-mutants."""
+"""Shifted sparse attention: blocks by brute force, the leak of the rolled form, mutants."""
 
 import inspect
 
@@ -19,8 +18,7 @@ FORMS = [form(LongLoRA, "loops"), form(LongLoRA, "attention")]
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(length=st.integers(1, 20), group=st.integers(1, 12), heads=st.integers(1, 4))
 def test_a_row_reads_its_block_up_to_itself(length, group, heads):
-    """Two tokens share a block if no border lies between them; borders at G/2 + nG in the second
-    half."""
+    """Two tokens share a block if no border lies between them."""
     got = LongLoRA(group=group).represented(torch.zeros(1, heads, length, 2),
                                             torch.zeros(1, 1, length, 2))[0].tolist()
     for h in range(heads):
@@ -73,8 +71,7 @@ def same_as_loops(rung, options):
 
 
 def test_the_rolled_form_differs_only_where_it_wraps_around():
-    """Trap: what it leaks is the whole difference. The wrapped rows are the first G/2 of the
-    shifted heads."""
+    """What it leaks is the whole difference: the first G/2 rows of the shifted heads."""
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
     apart = (wrong.rolled(q, k, v, group=4) - LongLoRA(group=4).loops(q, k,
                                                                       v)).abs().amax((0, 3)) > 1e-9
@@ -82,8 +79,8 @@ def test_the_rolled_form_differs_only_where_it_wraps_around():
 
 
 KILLED = [  # (mutant, the check that kills it, options, what the check says)
-    (wrong.rolled, lambda rung, options: bench.check_causality(rung, options, length=12), {"group": 4},
-     "edits after token"),
+    (wrong.rolled, lambda rung, options: bench.check_causality(rung, options, length=12),
+     {"group": 4}, "edits after token"),
     (wrong.rolled_back_one_short, same_as_loops, {"group": 3}, "output"),
     (wrong.nothing_shifted, same_as_loops, {"group": 4}, "output"),
     (wrong.not_causal_inside, bench.check_causality, {"group": 4}, "edits after token"),

@@ -1,5 +1,4 @@
-"""Each mutant dies by the check named beside it, for the reason given; the right forms pass that
-check."""
+"""Each mutant dies by the check named beside it; the right forms pass that check."""
 
 import inspect
 from functools import partial
@@ -22,9 +21,10 @@ CCA_MUTANTS = [  # (mutant, the check that kills it, options, what the check say
     (wrong_cca.printed_window, bench.check_partition_of_unity, G3S4, HELD),
     (wrong_cca.printed_window, bench.check_full_limit, G1S3, "against full attention"),
     (wrong_cca.printed_window, check_effective, G3S4, "effective against V = identity"),
-    (wrong_cca.window_mod_row, bench.check_partition_of_unity, G3S4, "a past token has no weight|" + HELD),
-    (wrong_cca.c_rounding, bench.check_partition_of_unity, G3S4, HELD),        # s >= g: counted twice
-    (wrong_cca.c_rounding, bench.check_causality, G4S2, LEAK),                 # s < g: a leak
+    (wrong_cca.window_mod_row, bench.check_partition_of_unity, G3S4,
+     "a past token has no weight|" + HELD),
+    (wrong_cca.c_rounding, bench.check_partition_of_unity, G3S4, HELD),  # s >= g: counted twice
+    (wrong_cca.c_rounding, bench.check_causality, G4S2, LEAK),  # s < g: a leak
     (wrong_cca.core_one_row_early, bench.check_partition_of_unity, G3S4, HELD),
     (wrong_cca.window_one_short, bench.check_window, G3S4, "row 5 has .* wanted 4 to 6"),
     (wrong_cca.core_one_row_late, bench.check_window, G3S4, "row 6 has .* wanted 4 to 6"),
@@ -36,7 +36,8 @@ CCA_MUTANTS = [  # (mutant, the check that kills it, options, what the check say
     (wrong_cca.unscaled_phi, bench.check_scale, G3S4, "scale against scaled queries"),
     (wrong_cca.first_head_judges, bench.check_heads_interchangeable, G3S4, "permuted query heads"),
     (wrong_cca.mean_of_softmaxes, bench.check_pooling_weights, G3S4, "phi of group 0"),
-    (wrong_cca.detached_phi, partial(bench.check_same_gradients, reference=cca_loops), G3S4, "gradient of q"),
+    (wrong_cca.detached_phi, partial(bench.check_same_gradients, reference=cca_loops), G3S4,
+     "gradient of q"),
     (wrong_cca.rotated_keys_pooled, bench.check_rope_middle, G3S4, "logit of core 0"),
     (wrong_cca.core_at_last_position, bench.check_rope_middle, G3S4, "logit of core 0"),
     (wrong_cca.core_at_position_zero, bench.check_rope_translation, G3S4, "positions moved by 7"),
@@ -93,8 +94,7 @@ def test_effective_matrix_without_rotation_is_killed():
 @pytest.mark.parametrize("options", [G3S4, G4S2, {**G3S4, "per_query_head": True},
                                      {**G3S4, "pooling": "mean"}], ids=label)
 def test_what_the_mutants_change_is_right(options):
-    """`rows` with nothing changed is CCA attention, so each mutant is wrong in its one change
-    only."""
+    """`rows` with nothing changed is CCA attention: a mutant is wrong in one change only."""
     bench.check_same(wrong_cca.rows, options, cca_loops, heads=4, kv_heads=2, batch=2)
     bench.check_rope_middle(wrong_cca.rows, options)
 

@@ -1,5 +1,4 @@
-"""The papers' algorithms as they are read first equal the specifications, which have every
-option."""
+"""The papers' algorithms, as they are read first, equal the specifications."""
 
 import pytest
 import torch
@@ -13,8 +12,7 @@ from tests.mechanisms import bench
 
 
 def convolution(slots: int, head_dim: int) -> Compressor:
-    """A convolution of positive weights without bias: over positive columns no slot divides 0 by 0
-    (Eq. 7)."""
+    """Positive weights without bias: over positive columns no slot divides 0 by 0 (Eq. 7)."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = Compressor(head_dim, slots, kernel=5).double()

@@ -1,5 +1,4 @@
-"""What rows read, found from outside: against what each mechanism says of itself, and against its
-columns."""
+"""What rows read, by their outputs: against what each mechanism says, and its columns."""
 
 import pytest
 import torch

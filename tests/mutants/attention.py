@@ -1,7 +1,6 @@
 """Wrong interval attentions and poolings, one trap each.
 
-A mutant is a replacement for one function of cca_lab.attention, with the same signature; MUTANTS says for
-which. All else stays the real code.
+A mutant replaces one function of cca_lab.attention, which MUTANTS names; the rest is the real code.
 """
 
 from dataclasses import replace
@@ -71,8 +70,7 @@ def lse_not_updated(out, lse, part_out, part_lse):
 
 
 def blind_rows_kept(self, device):
-    """Rows that see none of a part keep the operator's lse = 0, the weight of one key of logit
-    0."""
+    """Rows that see none of a part keep the operator's lse = 0, the weight of a logit 0."""
     return None
 
 
@@ -159,8 +157,7 @@ def scale_forgotten(q, keys, weights, per_query_head, scale):
 
 
 def turned_to_first(table, count, group):
-    """Keys turned to the first position of their group: the middle entry shows the first one's
-    angle."""
+    """Keys turned to the first position of their group, not to the middle."""
     table = _real_position_groups(table, count, group).clone()
     table[..., group // 2, :] = table[..., 0, :]
     return table

@@ -1,5 +1,4 @@
-"""Wrong statistics of attention rows, each a mistake that is easy to make and that a test must
-notice."""
+"""Wrong statistics of attention rows, each a mistake that is easy to make."""
 
 import torch
 from torch import Tensor

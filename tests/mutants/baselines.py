@@ -1,5 +1,4 @@
-"""Wrong baselines: mean pooling and random tokens; the kills stand in the tests of the two
-mechanisms."""
+"""Wrong baselines: mean pooling and random tokens."""
 
 import torch
 from torch import Tensor
@@ -62,8 +61,7 @@ def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window:
 
 
 def lots_begin_again(state, query: Tensor, rotation, change, scale: float) -> None:
-    """RandomTokensState._close_groups that draws each chunk's groups with the first lots of the
-    seed."""
+    """RandomTokensState._close_groups that draws each chunk's groups with the first lots."""
     begin, end = change.groups
     kept = [begin * state.group + token
             for token in kept_tokens(end - begin, state.group, state.seed)]

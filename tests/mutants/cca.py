@@ -1,5 +1,4 @@
-"""Wrong CCA attentions, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one
-part."""
+"""Wrong CCA attentions: `rows(q, k, v, **options)` is right, a mutant changes one thing."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,8 +15,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Pooling:
-    """The decisions by which a group of tokens becomes one, and a row weighs what it sees; DGA's
-    too."""
+    """How a group of tokens becomes one, and a row weighs what it sees; DGA's too."""
 
     def judge(self, members: Sequence[int]) -> int:
         """The token whose query weighs the group."""
@@ -44,8 +42,7 @@ class Parts(Pooling):
     """The decisions that make up CCA attention. i is a row and p a group, both counted from 0."""
 
     def groups(self, i: int, g: int, s: int) -> list[range]:
-        """Tokens of each group that row i sees as a core; those that do not exist are left out by
-        `rows`."""
+        """Tokens of each group that row i sees as a core; `rows` leaves out those not there."""
         return [range(p * g, p * g + g) for p in range(max(0, (i + 1 - s) // g))]
 
     def raw_start(self, i: int, g: int, s: int) -> int:
@@ -60,8 +57,7 @@ class Parts(Pooling):
 def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: float | None = None,
          rotation: tuple[Tensor, Tensor] | None = None, per_query_head: bool = False,
          pooling: str = "softmax", parts: Parts | None = None) -> Tensor:
-    """CCA attention from `parts`: each row makes its own cores and masks raw tokens. No pooling
-    "max"."""
+    """CCA attention from `parts`: each row makes its own cores and masks raw tokens; no "max"."""
     parts = parts or Parts()
     batch, heads, length, head_dim = q.shape
     share, scale = heads // k.shape[1], head_dim**-0.5 if scale is None else scale
@@ -95,8 +91,7 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: flo
 
 
 class Form(NamedTuple):
-    """An attention made of decisions: DGA's pools and weighs as CCA's, so that it has the same
-    mutants."""
+    """An attention made of decisions: DGA pools and weighs as CCA, so has the same mutants."""
 
     rows: Callable[..., Tensor]
     parts: type[Pooling]
@@ -108,11 +103,10 @@ IN_CCA = Form(rows, Parts)
 # ---------------------------------------------------------------- which tokens a row reads
 
 def printed_window(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 4 and Algorithm 1 line 11 as printed, k = i-s-((i-s) mod g): a token early, which is read
-    twice."""
+    """Eq. 4 and Algorithm 1 line 11 as printed, k = i-s-((i-s) mod g): a token is read twice."""
     class Wrong(Parts):
         def raw_start(self, i, g, s):
-            row = i + 1                                       # the paper counts rows and tokens from 1
+            row = i + 1  # the paper counts rows and tokens from 1
             return max(1, row - s - (row - s) % g) - 1
     return rows(q, k, v, parts=Wrong(), **options)
 
@@ -127,8 +121,7 @@ def window_mod_row(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def c_rounding(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Core p visible iff (i-(g-1)-s) // g >= p with C's division, which takes a negative numerator
-    to 0.
+    """Core p visible iff (i-(g-1)-s) // g >= p with C's division, which rounds towards 0.
 
     Core 0 then appears at row s: counted twice if s >= g, made of future tokens if s < g.
     """
@@ -149,8 +142,7 @@ def core_one_row_early(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def window_one_short(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """floor((i + 2 - s) / g) for cores and raw tokens alike: consistent, but at times only s - 1
-    are raw."""
+    """floor((i + 2 - s) / g) for cores and raw tokens: at times only s - 1 are raw."""
     class Wrong(Parts):
         def groups(self, i, g, s):
             return super().groups(i + 1, g, s)
@@ -161,8 +153,7 @@ def window_one_short(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def core_one_row_late(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """floor((i - s) / g) with i counted from 0, where the paper counts from 1: every core a row too
-    late."""
+    """floor((i - s) / g) with i counted from 0, where the paper counts from 1."""
     class Wrong(Parts):
         def groups(self, i, g, s):
             return super().groups(i - 1, g, s)
@@ -193,8 +184,7 @@ def incomplete_group_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tenso
 
 
 def padded_on_the_left(q: Tensor, k: Tensor, v: Tensor, *, group: int, **options) -> Tensor:
-    """Zeros put in front until g divides L: group borders depend on L, and the padding is attended
-    to."""
+    """Zeros put in front until g divides L: borders depend on L, and padding is attended to."""
     padding = -q.shape[2] % group
     q, k, v = (torch.nn.functional.pad(x, (0, 0, padding, 0)) for x in (q, k, v))
     return rows(q, k, v, group=group, **options)[:, :, padding:]
@@ -211,8 +201,7 @@ def first_query_judges(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) 
 
 
 def unnormalised_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """exp without its sum: pooling projected keys then no longer equals projecting pooled
-    tokens."""
+    """exp without its sum: pooling projected keys no longer equals projecting pooled tokens."""
     class Wrong(Parts):
         def phi(self, logits, scale):
             return torch.exp(scale * logits.mean(0))
@@ -244,8 +233,7 @@ def mean_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -
 
 
 def detached_phi(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
-    """Weights taken out of the graph: the output is right, but no gradient teaches what to keep in
-    a core."""
+    """Weights taken out of the graph: no gradient teaches what to keep in a core."""
     class Wrong(form.parts):
         def phi(self, logits, scale):
             return super().phi(logits, scale).detach()
@@ -253,8 +241,7 @@ def detached_phi(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Ten
 
 
 def rotated_keys_pooled(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
-    """Keys pooled as they arrive, each at its own angle: they partly cancel, and no position fits
-    the sum."""
+    """Keys pooled as they arrive, each at its own angle: they partly cancel."""
     class Wrong(form.parts):
         def unrotate(self, keys, cos, sin):
             return keys
@@ -281,8 +268,7 @@ def core_at_position_zero(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def effective_unrotated(q: Tensor, k: Tensor, *, rotation=None, **options) -> Tensor:
-    """An effective matrix that forgets where the core keys stand. Takes what `CCA.effective` takes,
-    and options."""
+    """An effective matrix that forgets where the core keys are."""
     return CCA(**options).effective(q, k)
 
 

@@ -6,8 +6,9 @@ from cca_lab.models import cores
 
 
 def undivided(*args, **options) -> cores.CoreReading:
-    """core_reading that forgets to divide by the core's weight, and takes all cores to weigh 1:
-    killed by test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys."""
+    """core_reading that takes all cores to weigh 1: killed by
+    test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys.
+    """
     # a core's weight is clamped to it, and is never more than 1
     with mock.patch.object(cores, "TINY", 1.0):
         return cores.core_reading(*args, **options)

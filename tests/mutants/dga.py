@@ -1,5 +1,4 @@
-"""Wrong DGA attentions and scores, one trap each: `rows(q, k, v, **options)` is right, a mutant
-changes one part."""
+"""Wrong DGAs and scores: `rows(q, k, v, **options)` is right, a mutant changes one thing."""
 
 import math
 from collections.abc import Callable
@@ -14,8 +13,7 @@ from tests.mutants.cca import Form, Pooling
 
 
 class Parts(Pooling):
-    """The decisions that make up DGA. i is a row and G the tokens of a group, both counted from
-    0."""
+    """The decisions that make up DGA; row i and the tokens G of a group count from 0."""
 
     blocks = False  # choose="blocks"
 
@@ -66,8 +64,7 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: in
          choose: str = "prompt", block: int = 71, scale: float | None = None,
          rotation: tuple[Tensor, Tensor] | None = None, selection: Tensor | None = None,
          parts: Parts | None = None) -> Tensor:
-    """DGA from `parts`: each row attends over all columns under a mask. No sampled rows, no shared
-    choice."""
+    """DGA from `parts`, under a mask; no sampled rows, no shared choice."""
     parts = parts or Parts()
     parts.blocks = choose == "blocks"
     batch, heads, length, head_dim = q.shape
@@ -140,8 +137,7 @@ group_at_last_position = in_dga(cca.core_at_last_position)
 # ---------------------------------------------------------------- what a row sees
 
 def any_member_visible(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Algorithm 2 as printed: a group shows as soon as one member does, its weights and values from
-    later ones."""
+    """Algorithm 2 as printed: a group shows as soon as one member does."""
     class Wrong(Parts):
         def sees_group(self, i, members, block):
             return members[0] <= i
@@ -149,8 +145,7 @@ def any_member_visible(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def group_and_members(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The group shows from its last row on, and Eq. 15 shows the members up to that row: both
-    there."""
+    """The group shows from its last row on, and so do its members (Eq. 15): both are there."""
     class Wrong(Parts):
         def sees_group(self, i, members, block):
             return members[-1] <= i
@@ -158,8 +153,7 @@ def group_and_members(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def last_row_sees_neither(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The group shows after its last row, the members before it: that row loses all m tokens,
-    itself included."""
+    """The group shows after its last row, the members before it: that row loses all."""
     class Wrong(Parts):
         def sees_raw(self, i, token, members, block):
             return super().sees_raw(i, token, members, block) and i < members[-1]
@@ -167,8 +161,7 @@ def last_row_sees_neither(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def focal_in_order_of_score(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Focal tokens moved to the front by rank, not by place: 'the first n' are then not those of
-    the past."""
+    """Focal tokens in order of rank: 'the first n' are then not those of the past."""
     class Wrong(Parts):
         def focal(self, scores, count):
             self.ranked = scores.argsort(descending=True, stable=True)[:count].tolist()
@@ -189,8 +182,7 @@ def mask_after_softmax(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def own_block_divided(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Blocks: a row reads its own block divided too, by a choice that its later tokens took part
-    in."""
+    """Blocks: a row reads its own block divided, by a choice with its later tokens."""
     class Wrong(Parts):
         def sees_focal(self, i, rank, token, block):
             return token <= i
@@ -241,23 +233,21 @@ def first_head_scores(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def hidden_floor(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The paper's floor of 1K whatever is asked for: a short text is all focal, and DGA is full
-    attention."""
+    """The paper's floor of 1K whatever is asked for: a short text is all focal."""
     return rows(q, k, v, **{**options, "floor": 1024})
 
 
 # ---------------------------------------------------------------- how a group is pooled
 
 def slice_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 14 as printed, K from min G to max G: focal tokens in between are pooled too, and read
-    twice."""
+    """Eq. 14 as printed, K from min G to max G: focal tokens between are read twice."""
     class Wrong(Parts):
         def pooled(self, members):
             return list(range(members[0], members[-1] + 1))
     return rows(q, k, v, parts=Wrong(), **options)
 
 
-# ---------------------------------------------------------------- scores: (q, k, rows) as `importance`
+# ------------------------------------------------------------- scores: (q, k, rows) as `importance`
 
 def scores_over_all_rows(q: Tensor, k: Tensor, *, rows: Tensor | None = None) -> Tensor:
     """The sum over L instead of over L - t: late tokens, which few rows see, come out too low."""
@@ -294,8 +284,7 @@ def span_rounded_down(group: int) -> int:
 
 
 def raw_tokens_stay(state) -> None:
-    """DGAState._forget_raw that keeps the last raw token: it is divided and raw, read twice and
-    stored twice."""
+    """DGAState._forget_raw that keeps the last raw token: it is read and stored twice."""
     for name in ("raw_key", "raw_value", "raw_query"):
         tensor = getattr(state, name, None)
         setattr(state, name, None if tensor is None else tensor[:, :, -1:].clone())

@@ -13,8 +13,7 @@ def sees_one_ahead(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = Non
 
 
 def blind_to_itself(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """t < i in place of t <= i: a row does not see its own token (row 0 sees it, or it would see
-    nothing)."""
+    """t < i in place of t <= i: a row does not see its own token (but row 0 does)."""
     return _masked(q, k, v, scale, diagonal=-1)
 
 
@@ -57,8 +56,7 @@ def accumulator_not_corrected(q: Tensor, k: Tensor, v: Tensor, *,
 
 def diagonal_tile_unmasked(q: Tensor, k: Tensor, v: Tensor, *,
                            scale: float | None = None) -> Tensor:
-    """Causal by tiles of 4 only: future tiles are skipped, but nothing is masked inside the last
-    one."""
+    """Causal by tiles of 4 only: nothing is masked inside the last one."""
     length = q.shape[2]
     parts = [_unmasked_rows(q, k, v, scale, rows=slice(t, min(t + 4, length)))
              for t in range(0, length, 4)]
@@ -86,7 +84,6 @@ def first_sequence_for_all(q: Tensor, k: Tensor, v: Tensor, *,
 
 def values_read_with_strides_of_keys(q: Tensor, k: Tensor, v: Tensor, *,
                                      scale: float | None = None) -> Tensor:
-    """One set of strides for k and v, as in the public CCA kernel: right while both have the same
-    layout."""
+    """One set of strides for k and v, as in the public CCA kernel."""
     v = v.as_strided(v.shape, k.stride())
     return effective(q, k, scale=scale) @ expand_heads(v, q.shape[1])

@@ -1,5 +1,4 @@
-"""Wrong H2Os, one trap each: `simulate` is right, a mutant changes one part; below them, wrong
-caches."""
+"""Wrong H2Os: `simulate` is right, a mutant changes one thing; below them, wrong caches."""
 
 import torch
 from torch import Tensor
@@ -9,8 +8,7 @@ from cca_lab.mechanisms.h2o.mechanism import tokens_kept
 
 
 class Parts:
-    """The decisions of H2O. weights are (B, H, L) of one row, scores (B, Hk, L), kept a bool of
-    that shape."""
+    """The decisions of H2O: weights (B, H, L) of one row, scores and kept (B, Hk, L)."""
 
     share: int
 
@@ -94,8 +92,7 @@ def recent_of_nothing(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 def scores_of_full_attention(q: Tensor, k: Tensor, v: Tensor, *, heavy: int, recent: int,
                              prompt: int = 1, scale: float | None = None) -> Tensor:
-    """Ranks by what full attention would have given, evicted tokens included: a cache cannot know
-    that."""
+    """Ranks by full attention, evicted tokens included: a cache cannot know that."""
     length, share = q.shape[2], q.shape[1] // k.shape[1]
     past = torch.ones(length, length, dtype=torch.bool).tril()
     logits = q @ expand_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -136,8 +133,7 @@ def evicts_during_the_prompt(q: Tensor, k: Tensor, v: Tensor, *, prompt: int = 1
 
 def scores_of_the_whole_text(q: Tensor, k: Tensor, v: Tensor, *, heavy: int, recent: int,
                              scale: float | None = None, prompt: int = 1) -> Tensor:
-    """Heavy hitters from the attention of all rows, later ones too, as one matrix makes it
-    tempting."""
+    """Heavy hitters from the attention of all rows, later ones too."""
     past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
     logits = q @ expand_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
     scores = logits.masked_fill(~past, float("-inf")).softmax(-1).sum(-2)             # (B, H, L)
@@ -166,7 +162,6 @@ def state_that_forgets_scores(state, query: Tensor, scale: float) -> Tensor:
 
 
 def state_that_keeps_a_view(state) -> None:
-    """H2OState._evict of a window that holds on to all memory: killed by
-    test_bytes_equal_the_closed_form."""
+    """H2OState._evict of a window that keeps all memory."""
     state.key, state.value, state.score = (x[:, :, -(state.heavy + state.recent):]
                                            for x in (state.key, state.value, state.score))

@@ -174,7 +174,7 @@ def ranges_one_early(patch) -> None:
 VERTICAL_SLASH = (columns_counted_twice, columns_dropped, ranges_not_merged, ranges_one_early)
 
 
-# ---------------------------------------------------------------- tables that mechanisms hand to the kernels
+# ------------------------------------------------------- tables that mechanisms hand to the kernels
 
 def cores_one_row_late(patch) -> None:
     """CCA with the table of the row before, but the row's own token."""

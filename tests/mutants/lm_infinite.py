@@ -10,8 +10,7 @@ from tests.mechanisms.bench import rope_tables, rotate
 def rows(q: Tensor, k: Tensor, v: Tensor, *, local: int, global_tokens: int,
          limit: int | None = None, scale: float | None = None, rotation=None, near=None, far=None,
          distance=None) -> Tensor:
-    """LM-Infinite with logits from distances: near(i), far(i) are tokens, distance(i, t) of the far
-    ones.
+    """LM-Infinite from distances: near(i), far(i) are tokens, distance(i, t) of the far ones.
 
     `rotation` must be `rope_tables` from position 0. Right as it stands.
     """
@@ -37,15 +36,13 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, local: int, global_tokens: int,
 
 
 def clamped_for_each_key(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """min(limit, i - t) for each global token, not one distance for all: differs where limit >
-    local."""
+    """min(limit, i - t) for each global token: differs where limit > local."""
     limit = options.get("limit") or options["local"]
     return rows(q, k, v, distance=lambda i, t: min(limit, i - t), **options)
 
 
 def limit_of_the_whole_text(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """min(limit, L - 1) for all rows: the distance in a row depends on how long the text
-    becomes."""
+    """min(limit, L - 1) for all rows: the distance depends on how long the text becomes."""
     limit = options.get("limit") or options["local"]
     return rows(q, k, v, distance=lambda i, t: min(limit, q.shape[2] - 1), **options)
 
@@ -73,8 +70,7 @@ def own_token_on_top(q: Tensor, k: Tensor, v: Tensor, *, local: int, **options) 
 
 
 def gap_before_the_window(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Global tokens appear at i - t > local: the one that just left the window is missing for a
-    row."""
+    """Global tokens appear at i - t > local: one is missing for a row."""
     def far(i):
         return [t for t in range(options["global_tokens"]) if i - t > options["local"]]
     return rows(q, k, v, far=far, **options)

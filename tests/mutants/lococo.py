@@ -1,5 +1,4 @@
-"""Wrong LoCoCo attentions, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one
-part."""
+"""Wrong LoCoCo attentions: `rows(q, k, v, **options)` is right, a mutant changes one thing."""
 
 import torch
 from torch import Tensor
@@ -19,8 +18,7 @@ class Parts:
         return columns > slots
 
     def memory_for(self, before: Pair, after: Pair) -> Pair:
-        """The columns before a segment that its rows read: those before it, or those with it mixed
-        in."""
+        """The columns before a segment that its rows read: before it, or with it mixed in."""
         return before
 
     def hide(self, logits: Tensor, future: Tensor) -> Tensor:
@@ -45,8 +43,7 @@ class Parts:
         return weights.sum(dim=(0, 1))
 
     def values(self, weights: Tensor, values: Tensor, queries: Tensor) -> Tensor:
-        """Slot values (M, D) from column values (N, D), and queries that were mixed in the same
-        way."""
+        """Slot values (M, D) from column values (N, D), and queries mixed alike."""
         return weights @ values
 
     def store(self, slots: Pair) -> Pair:
@@ -112,8 +109,7 @@ def _matrix(keys: Tensor, values: Tensor, received: Tensor, slots: int, sinks: i
 
 
 def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 1 as printed: the mask multiplies the logits, so that the future keeps the logit 0,
-    weight exp(0)."""
+    """Eq. 1 as printed: the mask multiplies the logits, so that the future has weight exp(0)."""
     class Wrong(Parts):
         def hide(self, logits, future):
             return logits * ~future
@@ -121,8 +117,7 @@ def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def compressed_before_attending(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The segment goes into the slots before its own rows attend: they see its later tokens through
-    them."""
+    """The segment goes into the slots before its own rows attend."""
     class Wrong(Parts):
         def memory_for(self, before, after):
             return after
@@ -130,8 +125,7 @@ def compressed_before_attending(q: Tensor, k: Tensor, v: Tensor, **options) -> T
 
 
 def segments_from_nb(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Algorithms 1 and 2, Step 1 as printed: segment n holds the tokens nB ... (n+1)B - 1, n and
-    tokens from 1."""
+    """Algorithms 1 and 2 as printed: segment n holds the tokens nB ... (n+1)B - 1, n from 1."""
     class Wrong(Parts):
         def cut(self, length, size):
             return [range(start, min(length, start + size))
@@ -156,8 +150,7 @@ def ratio_unguarded(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def no_relu(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 7 without the ReLU of Section 3.2.1: weights may be negative, and their sum may
-    vanish."""
+    """Eq. 7 without the ReLU of Section 3.2.1: weights may be negative, their sum may vanish."""
     class Wrong(Parts):
         def normalise(self, output, kind):
             return output / output.sum(dim=1, keepdim=True)
@@ -173,8 +166,7 @@ def softmax_over_slots(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def compression_detached(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """New slots are cut from the graph, like a stored cache: the convolution gets no gradient at
-    all."""
+    """New slots are cut from the graph: the convolution gets no gradient."""
     class Wrong(Parts):
         def store(self, slots):
             return slots[0].detach(), slots[1].detach()
@@ -182,8 +174,7 @@ def compression_detached(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def always_compressed(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Compresses as soon as the memory is filled, not when it is exceeded: a text of M + B tokens
-    is not exact."""
+    """Compresses once the memory is filled, not exceeded: a text of M + B tokens is not exact."""
     class Wrong(Parts):
         def is_full(self, columns, slots):
             return columns >= slots

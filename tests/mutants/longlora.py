@@ -8,11 +8,10 @@ from tests.mutants.minference import under_mask
 
 
 def rolled(q: Tensor, k: Tensor, v: Tensor, *, group: int, back: int | None = None) -> Tensor:
-    """Roll the shifted heads by half a block, attend in blocks, roll back: the last block wraps
-    around.
+    """Roll the shifted heads by half a block, attend in blocks, roll back: the last block wraps.
 
-    As the paper prints it and the public code's plain path does it. L is a multiple of the group. The first
-    G/2 tokens stand behind the last G/2 there, and read them.
+    As the paper prints it and the public code's plain path does it, for L a multiple of the group:
+    the first G/2 tokens stand behind the last G/2, and read them.
     """
     half, shift = q.shape[1] // 2, group // 2
     k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
@@ -53,8 +52,7 @@ def not_causal_inside(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
 
 
 def one_head_for_its_group(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
-    """Grouped queries: the halves are those of the KV heads, so that with one of them nothing is
-    shifted."""
+    """Grouped queries: the halves are those of the KV heads; a single one is not shifted."""
     row, kv_heads = torch.arange(q.shape[2]), k.shape[1]
     shift = torch.where(2 * torch.arange(kv_heads) >= max(2, kv_heads), group // 2, 0)
     shift = shift.repeat_interleave(q.shape[1] // kv_heads)[:, None]

@@ -11,16 +11,14 @@ from cca_lab.mechanisms.tokens import best, causal_mask
 
 def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor,
                scale: float | None = None) -> Tensor:
-    """Attend under a mask; a row that sees nothing gives 0, so that a mutant fails by its
-    values."""
+    """Attend under a mask; a row that sees nothing gives 0."""
     scores = q @ expand_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
     weights = scores.masked_fill(~visible, float("-inf")).softmax(-1).nan_to_num(0.0)
     return weights @ expand_heads(v, q.shape[1])
 
 
 def _parts(q: Tensor, k: Tensor, selection, options: dict) -> tuple[Tensor, Tensor, Tensor]:
-    """Chosen columns as bool (B, H, 1, L), diagonals of each block as bool (B, H, L, L), and the
-    causal mask."""
+    """Chosen columns (B, H, 1, L), diagonals of each block (B, H, L, L), the causal mask."""
     columns, offsets = VerticalSlash(**options).select(q, k) if selection is None else selection
     length, block = q.shape[2], options["block"]
     token = torch.arange(length)
@@ -43,8 +41,7 @@ def columns_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=No
 
 def diagonals_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None,
                                   **options) -> Tensor:
-    """The B wide range of diagonal 0 is read as it stands, the end of a row's own block
-    included."""
+    """The range of diagonal 0 is read to the end of a row's own block."""
     on_column, near, past = _parts(q, k, selection, options)
     return under_mask(q, k, v, (on_column & past) | near)
 
@@ -57,8 +54,7 @@ def bare_diagonals(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options
 
 
 def range_one_early(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
-    """Ranges [mB - o - 1, mB - o + B - 1): the end of the block counted from its last row, not
-    after it."""
+    """Ranges [mB - o - 1, mB - o + B - 1): the end of the block counted from its last row."""
     columns, offsets = VerticalSlash(**options).select(q, k) if selection is None else selection
     moved = Choice(columns, offsets + 1)
     return under_mask(q, k, v, VerticalSlash(**options).represented(q, k, selection=moved))
@@ -81,8 +77,7 @@ def first_rows_choose(q: Tensor, k: Tensor, v: Tensor, *, last: int, **options) 
 def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int, vertical: int,
                                   slash: int, forced_vertical: int, forced_slash: int,
                                   block: int) -> Tensor:
-    """The last rows weigh all tokens, later ones too, so that a column's score holds what no row
-    may read."""
+    """The last rows weigh later tokens too."""
     length = q.shape[2]
     weights = (q[:, :, -last:] @ expand_heads(k, q.shape[1]).mT * q.shape[-1] ** -0.5).softmax(-1)
     token, row = torch.arange(length), torch.arange(length)[-last:, None]
@@ -121,8 +116,7 @@ def short_block_filled_with_zeros(q: Tensor, k: Tensor, v: Tensor, *, block: int
 
 def blocks_ranked_over_all(q: Tensor, k: Tensor, v: Tensor, *, block: int, top_k: int,
                            **_) -> Tensor:
-    """The best of all blocks, then the causal mask: later blocks take places, and rows are left
-    with little."""
+    """The best of all blocks, then the causal mask: later blocks take places."""
     judges, keys = block_means(q, block), expand_heads(block_means(k, block), q.shape[1])
     best = (judges @ keys.mT).topk(min(top_k, judges.shape[2]), dim=-1).indices
     chosen = torch.zeros(*judges.shape[:3], judges.shape[2], dtype=torch.bool).scatter(-1, best,

@@ -1,5 +1,4 @@
-"""Wrong native ops: one change of the C++ sources each, compiled into two libraries: float64, and
-bfloat16 on AMX."""
+"""Wrong native ops: one change of the C++ sources each, in float64 and in bfloat16 on AMX."""
 
 import hashlib
 from dataclasses import dataclass
@@ -76,18 +75,18 @@ AMX_MUTANTS = [
     Mutant("amx_first_part_only", "amx_attention.h", "part < parts;", "part < 1;"),
     Mutant("amx_grad_k_not_scaled", "amx_attention.h", "unpacked(grad_k, p, scale)",
            "unpacked(grad_k, p, 1)")]
-# Registers of one column each and no optimisation: a mutant compiles in a second. Those of one list are in one library.
+# Registers of one column and no optimisation: a mutant compiles in a second. A list is a library.
 _HEAD = """#pragma GCC optimize("O0")
 #include <ATen/Dispatch.h>
 #undef AT_DISPATCH_FLOATING_TYPES
-#define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...) [&] { using scalar_t = double; __VA_ARGS__(); }()
+#define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...) \\
+  [&] { using scalar_t = double; __VA_ARGS__(); }()
 """
 _WITHOUT_AMX = "#undef __AMX_TILE__\n"
 
 
 def load(folder: Path, mutants: list[Mutant] = MUTANTS) -> None:
-    """Register the mutants' ops as torch.ops.<name>, compiling them in `folder` unless that was
-    done before."""
+    """Register the mutants' ops as torch.ops.<name>, compiled in `folder` once."""
     head = _HEAD + (_WITHOUT_AMX if mutants is MUTANTS else "")
     digest = hashlib.sha256((native_build.library().name + head
                              + repr(mutants)).encode()).hexdigest()[:16]

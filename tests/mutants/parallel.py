@@ -31,8 +31,7 @@ def no_way_back(rows, received):
 
 
 def cores_of_the_future(start, stop, group, window):
-    """Every row of a piece sees all cores that its process fetched, those that later rows need
-    too."""
+    """Every row of a piece sees all cores that its process fetched."""
     found = right(start, stop, group, window).clone()
     found[..., 0, 1] = found[..., 0, 1].max()
     return found

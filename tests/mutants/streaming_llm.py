@@ -1,5 +1,4 @@
-"""Wrong StreamingLLMs, one trap each; the kills stand in test_streaming_llm.py and
-test_cache_streaming_llm.py."""
+"""Wrong StreamingLLMs, one trap each."""
 
 import torch
 from torch import Tensor
@@ -11,8 +10,7 @@ from cca_lab.attention.rotary import rotate, unrotate
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, positions: str = "original",
          scale: float | None = None, rotation=None, seen=None, place=None) -> Tensor:
-    """StreamingLLM with the tokens of row i from `seen(i)` and keys from `place`; right as it
-    stands."""
+    """StreamingLLM with the tokens of row i from `seen(i)`, keys from `place`; right as it stands."""
     batch, heads, length, head_dim = q.shape
     k, v = expand_heads(k, heads), expand_heads(v, heads)
     out = torch.zeros_like(q)
@@ -67,8 +65,7 @@ def sinks_in_the_future(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: 
 # ---------------------------------------------------------------- at which positions
 
 def rotated_again(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Keys cached after their rotation are rotated at their places without undoing the first
-    rotation."""
+    """Keys cached after their rotation are rotated again at their places."""
     def place(query, keys, i, tokens, rotation):
         cos, sin = rotation
         query, _ = in_cache(query, keys, i, tokens, rotation)
@@ -91,8 +88,7 @@ def query_left_behind(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 # ---------------------------------------------------------------- states of the cache
 
 def evict_first(state, query, row, rotation, scale: float) -> Tensor:
-    """StreamingLLMState._attend after tokens were dropped for the next row: killed by the chunks
-    test."""
+    """StreamingLLMState._attend after tokens were dropped for the next row."""
     key, value, length = state.key, state.value, len(row)
     extra = max(0, key.shape[2] - state.sinks - state.recent)
     kept = [t for t in range(key.shape[2]) if t < state.sinks or t >= state.sinks + extra]
@@ -102,22 +98,19 @@ def evict_first(state, query, row, rotation, scale: float) -> Tensor:
 
 
 def aligned_at_the_top_left(state, query, row, rotation, scale: float) -> Tensor:
-    """StreamingLLMState._attend by PyTorch's is_causal, which takes row 0 of a chunk for the first
-    token."""
+    """StreamingLLMState._attend by is_causal, which takes row 0 of a chunk for the first token."""
     return scaled_dot_product_attention(query, state.key, state.value, is_causal=True, scale=scale,
                                         enable_gqa=True)
 
 
 def keep_a_view(state) -> None:
-    """StreamingLLMState._evict for sinks=0 that keeps a view, and with it the memory: killed by the
-    bytes test."""
+    """StreamingLLMState._evict for sinks=0 that keeps a view, and with it the memory."""
     extra = max(0, state.key.shape[2] - state.sinks - state.recent)
     state.key, state.value = state.key[:, :, extra:], state.value[:, :, extra:]
 
 
 def all_queries_by_one_angle(state, query, row, rotation, limit: int) -> Tensor:
-    """StreamingLLMState._turned with the last row's angle for the whole chunk: killed by the chunks
-    test."""
+    """StreamingLLMState._turned with the last row's angle for the whole chunk."""
     if int(row[-1]) <= limit:
         return query
     cos, sin = (table[:, -1:] for table in rotation)

@@ -1,14 +1,12 @@
 """What a kernel must satisfy: close to the float64 reference, and no step outside its buffers.
 
-Tolerances come from the dtype. A kernel rounds its operands' products and its softmax weights to
-the inputs' dtype and adds them up in float32; both errors stay below a few units of the last place
-of the largest value:
+A kernel rounds its operands' products and its softmax weights to the inputs' dtype and adds them up
+in float32; both errors stay below a few units of the last place of the largest value:
 
     |got - wanted| <= FACTOR * eps(dtype) * max(1, largest wanted)
 
-The interpreter multiplies bfloat16 by its bit patterns and truncates where it stores it, so kernels
-interpreted with it multiply in float32: that they multiply bfloat16 rightly is shown by compilation
-and a GPU only.
+The interpreter multiplies bfloat16 by its bit patterns, so kernels interpreted with it multiply in
+float32: only compilation and a GPU show that they multiply bfloat16 rightly.
 """
 
 from collections.abc import Callable
@@ -41,8 +39,7 @@ def assert_close(got: Tensor, wanted: Tensor, what: str, dtype: torch.dtype) -> 
 
 
 def guarded(x: Tensor) -> Tensor:
-    """A copy of an input that lies between NaNs, with the same strides: a read outside poisons the
-    result."""
+    """A copy of an input between NaNs, with the same strides: a read outside poisons the result."""
     size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     room = torch.full((size + 2 * GUARD,), float("nan"), dtype=x.dtype, device=DEVICE)
     copy = room.as_strided(x.shape, x.stride(), GUARD)
@@ -53,8 +50,7 @@ def guarded(x: Tensor) -> Tensor:
 
 @contextmanager
 def guarded_outputs():
-    """Let the kernels write into poisoned buffers between sentinels, and look at the sentinels
-    afterwards."""
+    """Let the kernels write into poisoned buffers between sentinels, and check those afterwards."""
     rooms = []
 
     def new_output(shape, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

@@ -1,5 +1,4 @@
-"""Kernels run on a GPU or interpreted; where neither is the case, tests/attention/test_kernels.py
-runs this folder."""
+"""Kernels run on a GPU or interpreted; else tests/attention/test_kernels.py runs this folder."""
 
 import os
 

@@ -1,5 +1,4 @@
-"""A sanitizer for interpreted kernels: every address that is read or written must lie in an
-argument of the launch.
+"""A sanitizer for interpreted kernels: every address must lie in an argument of the launch.
 
 The interpreter computes the addresses that a GPU would, for every lane of every program. Before it
 touches memory, each address with a true mask is compared with the bytes of the tensors that this
@@ -64,11 +63,11 @@ def room_of(x: Tensor) -> tuple[int, int]:
 
 @contextmanager
 def watched(*, stop: bool = False) -> Iterator[Watch]:
-    """Watch every launch of interpreted kernels; with `stop`, the first address outside is an
-    InterpreterError."""
+    """Watch every launch of interpreted kernels; with `stop`, an address outside raises."""
     watch = Watch(stop=stop)
     builder, launch = interpreter.InterpreterBuilder, interpreter.GridExecutor
-    prepare, load, store = launch._init_args_hst, builder.create_masked_load, builder.create_masked_store
+    prepare = launch._init_args_hst
+    load, store = builder.create_masked_load, builder.create_masked_store
 
     def prepared(self, positional, named):
         on_host = prepare(self, positional, named)

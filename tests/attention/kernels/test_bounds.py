@@ -1,5 +1,4 @@
-"""No kernel reads or writes outside of its arguments, and the sanitizer finds every mask that is
-left out."""
+"""No kernel reads or writes outside of its arguments; the sanitizer notices every missing mask."""
 
 import itertools
 from contextlib import suppress
@@ -30,8 +29,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(),
 
 
 def interval_attention() -> None:
-    """Forward and both backward kernels: CCA and random tables, edges, padded head dims, strides,
-    grouped queries."""
+    """Forward and both backward kernels: tables, edges, padded head dims, strides, heads."""
     for length, head_dim in ((1, 16), (17, 20), (50, 16)):
         check_interval_attention(*test_interval.cca_case(length, 3, 7, head_dim=head_dim), 0.3)
     check_interval_attention(*test_interval.cca_case(21, 4, 6, batch=2, heads=4, key_heads=2), 0.25)
@@ -41,8 +39,7 @@ def interval_attention() -> None:
 
 
 def pooling() -> None:
-    """Pooling and its gradients, with and without rotation, groups that fill no tile, a ragged
-    end."""
+    """Pooling and its gradients, with and without rotation, small groups, a ragged end."""
     for rotated, (length, group, head_dim) in itertools.product(
             (False, True), ((5, 5, 20), (17, 4, 16), (33, 7, 16))):
         test_pooling.check_pooling(length, group, rotated=rotated, head_dim=head_dim)

@@ -79,8 +79,7 @@ def test_touching_intervals_are_one_launch():
 
 
 def test_who_is_served(monkeypatch):
-    """One row, one table for all heads, no gradient; everything else goes to the interval
-    kernels."""
+    """One row, one table for all heads, no gradient; the interval kernels take the rest."""
     calls = []
     monkeypatch.setattr(decode, "triton_decode", lambda *args,
                         **rest: calls.append(args) or (None, None))

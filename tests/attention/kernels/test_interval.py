@@ -1,5 +1,4 @@
-"""Interval attention's kernels against the dense rung in float64: ragged shapes, strides, dtypes,
-mutants."""
+"""Interval attention's kernels against dense float64: shapes, strides, dtypes, mutants."""
 
 import pytest
 import torch

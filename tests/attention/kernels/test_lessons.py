@@ -1,8 +1,7 @@
-"""The two teaching kernels against float64, and the drawn geometry of the launches against what
-programs read.
+"""The two teaching kernels against float64, and the drawn geometry against what programs read.
 
-What a program reads is found from outside: with a NaN in feature c of column c's value, feature c
-becomes NaN in every row whose program reads that column, even with weight 0.
+With a NaN in feature c of column c's value, feature c becomes NaN in every row whose program reads
+that column, even with weight 0.
 """
 
 import pytest

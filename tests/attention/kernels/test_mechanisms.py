@@ -1,5 +1,4 @@
-"""Every mechanism that has a Triton rung, through the kernels: output and all gradients against
-dense float64."""
+"""Every mechanism that runs on the kernels: output and all gradients against dense float64."""
 
 import json
 from copy import deepcopy
@@ -43,8 +42,7 @@ CASES = [(name, options) for name, chosen in OPTIONS.items() for options in chos
 
 def attend(name: str, options: dict, leaves: list[torch.Tensor], selection,
            backend: str) -> torch.Tensor:
-    """The mechanism's attention, with all that it takes besides options, in the dtype of the
-    leaves."""
+    """The mechanism's attention, with all that it takes besides options."""
     cls, module = MECHANISMS[name], None
     if trains_a_module(cls):
         module = deepcopy(seeded_module(cls, 4, 2, SIZES["head_dim"],

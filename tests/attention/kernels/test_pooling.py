@@ -86,8 +86,7 @@ def test_a_store_outside_a_buffer_is_caught():
 
 
 def test_rows_that_no_group_reads_have_zero_gradients():
-    """The gradients' buffers are poisoned at first; the tail and the queries that judge nothing
-    are never stored."""
+    """The gradients' buffers are poisoned at first; some rows are never stored."""
     q, k, v = (torch.randn(1, 1, 11, 16, device=bench.DEVICE, requires_grad=True) for _ in range(3))
     with bench.guarded_outputs():
         cores = pool_groups(q, k, v, 4, backend="triton")

@@ -1,5 +1,4 @@
-"""The vertical-slash kernel against the mechanism's mask in float64, its index against brute
-force, mutants."""
+"""The vertical-slash kernel against the mask in float64, its index by brute force, mutants."""
 
 from dataclasses import replace
 
@@ -21,8 +20,7 @@ OPTIONS = {"vertical": 4, "slash": 3, "last": 8, "forced_vertical": 1, "forced_s
 
 def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.float32,
           layout="contiguous", chosen_at=None, **options):
-    """The output, given a choice that was made in float64; `chosen_at` tokens of it, all by
-    default."""
+    """The output, given a choice made in float64 on `chosen_at` tokens, all by default."""
     options, generator = {**OPTIONS, "block": block,
                           **options}, torch.Generator().manual_seed(length)
     q, k, v = (laid_out((batch, n, length, head_dim), layout,
@@ -74,8 +72,7 @@ def test_a_choice_of_another_length(chosen_at):
 
 
 def test_the_future_cannot_matter():
-    """Finite edit, given the choice: other tokens after row 20 leave every output up to row 20
-    bit-equal."""
+    """Given the choice, other tokens after row 20 leave every output up to row 20 bit-equal."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
     mechanism = VerticalSlash(block=8, backend="triton", **OPTIONS)

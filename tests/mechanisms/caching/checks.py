@@ -1,5 +1,4 @@
-"""What caches whose prefill equals decode must satisfy, as functions of a mechanism's name and
-options."""
+"""What caches whose prefill equals decode must satisfy, by a mechanism's name and options."""
 
 import torch
 from torch import Tensor
@@ -38,7 +37,8 @@ def check_bytes(family: str, name: str, **options) -> None:
             logits(model, ids[:, done:done + size], past_key_values=cache)
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            assert cache.nbytes() == wanted, (
+                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
             check_room(cache)
 
 
@@ -53,7 +53,8 @@ def check_room(cache: MechanismCache) -> None:
             in_room = storage.data_ptr() in stored
             most = tensor.nbytes // entries * (entries + 2
                                                * room_for(entries)) if in_room else tensor.nbytes
-            assert storage.nbytes() <= most, f"{tuple(tensor.shape)}: {storage.nbytes()} bytes are kept, not {most}"
+            assert storage.nbytes() <= most, (
+                f"{tuple(tensor.shape)}: {storage.nbytes()} bytes are kept, not {most}")
             allocated += storage.nbytes()
             stored.discard(storage.data_ptr())
         assert not stored, "memory that holds nothing"
@@ -61,8 +62,7 @@ def check_room(cache: MechanismCache) -> None:
 
 
 def check_generation(family: str, name: str, **options) -> None:
-    """generate() gives what recomputing gives: greedy, with beams, and prompts padded on the
-    left."""
+    """generate() gives what recomputing gives: greedy, with beams, with left padding."""
     model = swap_attention(tiny(family), name, **options)
     settings = dict(max_new_tokens=12, do_sample=False)
     for more in ({}, dict(num_beams=3, num_return_sequences=2), dict(prefill_chunk_size=5)):
@@ -80,8 +80,7 @@ def check_generation(family: str, name: str, **options) -> None:
 
 def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool,
                 seed: int = 0) -> None:
-    """A state without a model gives what `attention` gives over the whole text, for two rows
-    chosen midway."""
+    """A state without a model gives what `attention` gives, for two rows chosen midway."""
     length = sum(sizes)
     q, k, v = bench.inputs(length, batch=2, heads=4, kv_heads=2, seed=seed)
     tables = bench.rope_tables(length, 4)

@@ -1,8 +1,4 @@
-"""GrowingBuffers.
-
-The values of copies, in place, within a bound of memory, and never under a tensor that somebody
-reads.
-"""
+"""GrowingBuffers: the values of copies, in place, in bounded memory, never under a reader."""
 
 import itertools
 from copy import copy
@@ -20,10 +16,7 @@ def new_entries(count, seed=0):
 
 
 def follow(buffers, steps, seed=0):
-    """Append and drop as the steps say: (tokens, dropped from, dropped to).
-
-    Yield what is stored after each.
-    """
+    """Append and drop as (tokens, dropped from, dropped to) say; yield what is stored."""
     stored = new_entries(0)
     for number, (count, begin, end) in enumerate(steps):
         stored = buffers.append("key", stored, new_entries(count, seed + number))
@@ -111,8 +104,7 @@ def test_most_tokens_move_nothing():
 
 
 def test_autograd_keeps_what_it_has_read():
-    """A gradient through entries that a later token would have written over, or beside in the same
-    memory."""
+    """A gradient through entries that a later token would have written over."""
     buffers = GrowingBuffers()
     stored = buffers.append("key", new_entries(0), new_entries(30, 1).requires_grad_())
     loss = stored.square().sum()

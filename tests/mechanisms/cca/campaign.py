@@ -69,8 +69,7 @@ def whole(case):
 
 
 def errors(group, case):
-    """Return the largest differences of this process's output and gradients, and the bytes that it
-    received."""
+    """Return the largest differences of output and gradients, and the bytes received."""
     (q, k, v, loss), tables = text(case)
     shards, rank = Shards(case.length, group.size(), case.balance), group.rank()
     inputs = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]

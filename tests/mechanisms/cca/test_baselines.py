@@ -1,5 +1,4 @@
-"""Mean pooling and random tokens: what they share with CCA-Attention, and the wrong versions that
-are noticed."""
+"""Mean pooling and random tokens: what they share with CCA-Attention, and wrong versions."""
 
 from collections import Counter
 from functools import partial

@@ -1,5 +1,4 @@
-"""CCACache: decoding with it is the forward over the whole text, in the bytes that the closed form
-says."""
+"""CCACache: decoding is the forward over the whole text, in the bytes of the closed form."""
 
 import copy
 
@@ -210,7 +209,8 @@ def check_bytes(family: str, **options) -> None:
             logits(model, ids[:, done:done + size], past_key_values=cache)
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            assert cache.nbytes() == wanted, (
+                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
             cache_checks.check_room(cache)
 
 

@@ -1,5 +1,4 @@
-"""The caches of mean pooling and random tokens: CCA's cache with other cores; any chunks are one
-forward."""
+"""The caches of mean pooling and random tokens: any chunks are one forward."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,5 +1,4 @@
-"""CCA attention: its index arithmetic by brute force, its pooling, its rotation, and a row worked
-by hand."""
+"""CCA attention: indices by brute force, pooling, rotation, and a row worked by hand."""
 
 import math
 
@@ -25,8 +24,7 @@ small = st.integers(1, 12)
 @settings(max_examples=60, deadline=None)
 @given(length=st.integers(1, 40), group=small, window=small)
 def test_intervals_read_each_past_token_once(length, group, window):
-    """White box, any g, s, L: raw or in one core, never twice, never the future; the s nearest are
-    raw."""
+    """Any g, s, L: raw or in one core, never twice, never the future; the s nearest are raw."""
     count = groups.core_count(length, group, window)
     token = torch.arange(length)
     held_by_core = (token // group == torch.arange(count)[:, None]).long()       # (C, L)
@@ -75,8 +73,7 @@ def test_the_published_sizes():
 
 @every_rung
 def test_a_row_worked_by_hand(rung):
-    """g = 2, s = 1, L = 3: the last row sees one core, of tokens 0 and 1 judged by 1, and its own
-    token."""
+    """g = 2, s = 1: row 2 sees one core, of tokens 0 and 1 judged by 1, and its own token."""
     q = torch.tensor([[0.0], [2.0], [3.0]], dtype=torch.float64)[None, None]
     k = torch.tensor([[1.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
     v = torch.tensor([[1.0], [0.0], [5.0]], dtype=torch.float64)[None, None]
@@ -126,8 +123,7 @@ def test_rungs_agree_under_rotation(option, shape):
 
 
 def test_tables_that_carry_a_scale_are_inverted_exactly():
-    """Some RoPE extensions multiply cos and sin by a factor; a core key must carry it once, like
-    any key."""
+    """Some RoPE extensions multiply cos and sin by a factor; a core key has it once."""
     q, k, v = bench.inputs(10)
     cos, sin = bench.rope_tables(10, 4)
     scaled = [1.3 * bench.rotate(x, cos, sin) for x in (q, k)]

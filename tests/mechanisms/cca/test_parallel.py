@@ -1,5 +1,4 @@
-"""Context-parallel CCA equals CCA in one process, and receives exactly the bytes of the closed
-form."""
+"""Context-parallel CCA equals CCA in one process, in exactly the bytes of the closed form."""
 
 import pytest
 import torch
@@ -15,8 +14,7 @@ MUTATED = [case for case in CASES if case.length in (37, 64, 97)]
 
 
 def bytes_of(case, ranks, rank):
-    """Return the bytes that a process receives: entries, and the rotary tables of its groups'
-    other tokens."""
+    """Return the bytes that a process receives: entries, and its groups' rotary tables."""
     plan = Plan(Shards(case.length, ranks, case.balance), case.group, case.window)
     number = torch.finfo(case.dtype).bits // 8
     core_heads = case.heads if case.per_query_head else case.kv_heads

@@ -1,5 +1,4 @@
-"""DGACache: with "blocks" decoding is the forward over the whole text; with "prompt" it is Section
-5.1, by hand."""
+"""DGACache: "blocks" is the forward over the whole text; "prompt" is Section 5.1, by hand."""
 
 import math
 
@@ -106,8 +105,7 @@ def test_padded_forward_equals_each_row_alone(family, options):
 
 def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float,
                     scale: float) -> torch.Tensor:
-    """Section 5.1 for one sequence and one KV head, entry by entry: q, k0 (H or 1, L, D) before
-    any rotation."""
+    """Section 5.1 for one sequence and KV head, entry by entry; q, k0 are not rotated."""
     def turned(x, position):
         return x if tables is None else rotate(x, tables[0][position], tables[1][position])
 
@@ -192,8 +190,7 @@ def test_prompt_kills_a_group_that_closes_early(monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompt_is_one_forward_and_decoding_is_not(family):
-    """Prefill equals the forward over the prompt. After it a forward would choose anew, so it
-    differs."""
+    """Prefill equals the forward over the prompt; after it a forward would choose anew."""
     model, ids = swap_attention(tiny(family), "dga", **PROMPT), text(30, rows=2)
     got = in_chunks(model, ids, [20] + [1] * 10)
     assert_equal(got[:, :20], logits(model, ids[:, :20]))
@@ -232,7 +229,8 @@ def check_prompt_bytes(family: str, options: dict) -> None:
             logits(model, ids[:, done : done + size], past_key_values=cache)
             done += size
             wanted = cache.expected_bytes(done, prompt=21, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            assert cache.nbytes() == wanted, (
+                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
             cache_checks.check_room(cache)
 
 
@@ -253,8 +251,7 @@ def test_bytes_kill_views_and_raw_tokens_that_stay(options, monkeypatch):
 
 
 def test_bytes_of_the_paper_s_setting():
-    """LLaMA2-7B, half precision, a prompt of 16K: 1638 + 2 leftover focal tokens and 921 groups,
-    512 KiB each."""
+    """LLaMA2-7B, fp16, a prompt of 16K: 1638 + 2 focal tokens and 921 groups, 512 KiB each."""
     llama = CacheSizes(layers=32, kv_heads=32, head_dim=128, itemsize=2)
     paper = DGA(**DGA.paper_presets["paper"])
     focal = paper.focal_count(16384)

@@ -1,5 +1,4 @@
-"""DGA: its scores against their definition, its columns by brute force, its groups, its scopes,
-its mutants."""
+"""DGA: its scores by definition, its columns by brute force, groups, scopes, mutants."""
 
 import inspect
 import math
@@ -44,8 +43,7 @@ def focal_of(tokens: list[int], length: int) -> torch.Tensor:
 
 def mean_attention_received(q: torch.Tensor, k: torch.Tensor,
                             rows: torch.Tensor | None = None) -> torch.Tensor:
-    """The definition, one column of full attention's matrix at a time: the mean over the rows that
-    see it."""
+    """The definition, column by column: the mean of full attention over the rows that see it."""
     matrix = full.effective(q, k)
     rows = torch.arange(q.shape[2]) if rows is None else rows
     # of nothing: NaN
@@ -87,8 +85,7 @@ def test_scores_by_loops():
 
 
 def test_uniform_attention_favours_the_first_tokens():
-    """s_t = (H_L - H_t) / (L - t), H_n = 1 + ... + 1/n: strictly falling, so the first r tokens
-    are focal."""
+    """s_t = (H_L - H_t) / (L - t), H_n = 1 + ... + 1/n: strictly falling."""
     length = 20
     harmonic = [sum(1 / n for n in range(1, top + 1)) for top in range(length + 1)]
     wanted = [(harmonic[length] - harmonic[t]) / (length - t) for t in range(length)]
@@ -169,8 +166,7 @@ def test_a_sample_of_all_rows_is_the_exact_score():
 
 @pytest.mark.parametrize("group", [1, 2, 3])
 def test_every_choice_reads_each_past_token_once(group):
-    """White box, every set of focal tokens of 7: raw or in one group, never twice, never the
-    future."""
+    """Every set of focal tokens of 7: raw or in one group, never twice, never the future."""
     length, rule = 7, FocalRule(group=group, gamma=0.0)
     past = torch.ones(length, length, dtype=torch.long).tril()
     for count in range(length % group, length + 1, group):
@@ -206,8 +202,7 @@ def test_the_picture_of_an_example():
 
 @every_form
 def test_a_row_worked_by_hand(form):
-    """m = 2, focal {1}, L = 5: the last row reads token 1, the group {0, 2} judged by 2, and 3 and
-    4 raw."""
+    """m = 2, focal {1}: row 4 reads token 1, the group {0, 2} judged by 2, and 3 and 4 raw."""
     q = torch.tensor([0.0, 0.0, 2.0, 0.0, 3.0], dtype=torch.float64).view(1, 1, 5, 1)
     k = torch.tensor([1.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64).view(1, 1, 5, 1)
     v = torch.tensor([1.0, 7.0, 0.0, -2.0, 5.0], dtype=torch.float64).view(1, 1, 5, 1)
@@ -236,8 +231,7 @@ def closed_groups(focal: torch.Tensor, options: dict):
 
 
 def check_group_weights(form, options: dict) -> None:
-    """The weights inside a group are Eq. 14: softmax of its last token's logits, averaged over its
-    query heads."""
+    """The weights inside a group are Eq. 14: softmax of its last token's logits, mean of heads."""
     q, k, _ = bench.inputs(13, heads=4, kv_heads=2)
     focal = DGA(**options).select(q, k)
     matrix = bench.read_matrix(form, q, k, {**options, "selection": focal})
@@ -323,8 +317,7 @@ def test_declared_scopes():
 
 
 def test_a_finite_edit_shows_what_a_jacobian_does_not():
-    """With "prompt" the last token changes what is focal, so earlier outputs jump; yet all
-    derivatives are 0."""
+    """With "prompt" the last token changes what is focal; yet all derivatives are 0."""
     def earlier_rows(last, start, options):
         ends = (torch.cat([x[:, :, :-1], new], dim=2) for x, new in zip(start, last, strict=True))
         return FORMS["dense"](*ends, **options)[:, :, :-1]
@@ -371,8 +364,7 @@ def test_the_paper_s_floor_makes_short_texts_exact():
 
 
 def test_half_precision_stays_close_to_the_reference():
-    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings. The choice is given: it may
-    flip."""
+    """bfloat16: a handful of roundings of 2**-8. The choice is given: it may flip."""
     q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
     focal = DGA(**M3).select(q.double(), k.double())
     wanted = DGA(**M3).loops(q.double(), k.double(), v.double(), selection=focal)

@@ -1,5 +1,4 @@
-"""H2OCache: token by token it is the mechanism, after a prompt it is the mechanism with that
-prompt; its bytes."""
+"""H2OCache: token by token, and after a prompt, it is the mechanism; its bytes."""
 
 import pytest
 import torch
@@ -100,8 +99,7 @@ def test_a_long_prompt_in_row_chunks_is_the_same(monkeypatch):
 
 
 def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
-    """Eq. 3-4, K' = W [K ; K_new] and V' = W [V ; V_new]: one 1 in each row of W, at a kept
-    entry."""
+    """Eq. 3-4, K' = W [K ; K_new]: one 1 in each row of W, at a kept entry."""
     q, k, v = bench.inputs(9)
     state, kept = H2OState(H2O(heavy=2, recent=2)), torch.zeros(0, dtype=torch.int64)
     for i in range(9):
@@ -180,7 +178,8 @@ def check_bytes(family: str, **options) -> None:
             logits(model, ids[:, done : done + size], past_key_values=cache)
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8, first=5)
-            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            assert cache.nbytes() == wanted, (
+                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
             cache_checks.check_room(cache)
 
 
@@ -206,8 +205,7 @@ def test_scores_are_kept_in_float32_where_keys_are_in_half_precision():
 
 
 def test_the_closed_form_by_hand():
-    """LLaMA2-7B in half precision, 1024 + 1024 tokens: 1 GiB of keys and values, and 4 bytes a
-    score."""
+    """LLaMA2-7B, fp16, 1024 + 1024 tokens: 1 GiB of entries, and 4 bytes a score."""
     sizes = CacheSizes(layers=32, kv_heads=32, head_dim=128, itemsize=2)
     got = H2OCache.bytes_of(H2O(heavy=1024, recent=1024), 100_000, sizes)
     assert got == 2**30 + 32 * 32 * 2048 * 4

@@ -1,5 +1,4 @@
-"""H2O: a cache worked by hand, the paper's greedy step, what must hold of any cache, and the
-mutants."""
+"""H2O: a cache worked by hand, the paper's greedy step, what holds of any cache, mutants."""
 
 import inspect
 from functools import partial
@@ -22,8 +21,7 @@ OPTIONS = {"heavy": 3, "recent": 2, **SHARP}
 
 
 def kept_after(q: torch.Tensor, k: torch.Tensor, **options) -> torch.Tensor:
-    """bool (B, H, L): what is kept when the whole text is read, from what one more row would
-    read."""
+    """bool (B, H, L): what is kept after the text, from what one more row would read."""
     one_more = [torch.cat([x, x[:, :, -1:]], dim=2) for x in (q, k)]
     return represented(*one_more, **options)[:, :, -1, :-1]
 
@@ -126,8 +124,7 @@ def test_wrong_options_are_refused(options, message):
 
 
 def test_eviction_is_a_pooling_with_one_hot_rows():
-    """LoCoCo's Eq. 3-4, K' = W [K ; K_new], evicts where each row of W is one-hot at a kept
-    token."""
+    """LoCoCo's Eq. 3-4, K' = W [K ; K_new]: each row of W is one-hot at a kept token."""
     q, k, _ = bench.inputs(10, heads=1)
     kept = kept_after(q, k, **OPTIONS)[0, 0].nonzero().flatten()
     one_hot = torch.zeros(len(kept), 10, dtype=k.dtype)
@@ -137,8 +134,7 @@ def test_eviction_is_a_pooling_with_one_hot_rows():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_logits_that_half_precision_cannot_hold_choose_as_in_double(dtype):
-    """q . k of about 1e5, beyond float16's 65504, before a small scale: scores are made in
-    float32."""
+    """q . k of about 1e5, beyond float16's 65504, before a small scale."""
     q, k, _ = ((60 * x).to(dtype) for x in bench.inputs(30, heads=4, kv_heads=2, head_dim=64))
     assert (q @ k.repeat_interleave(2, dim=1).mT).isinf().any() == (dtype == torch.float16)
     got, wanted = (H2O(heavy=4, recent=3).represented(*x, scale=1e-4)

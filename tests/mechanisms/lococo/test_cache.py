@@ -1,7 +1,4 @@
-"""LoCoCoCache: the forward with the same segment borders, in the bytes that the closed form says.
-
-The wrong states in this file are what must be noticed.
-"""
+"""LoCoCoCache: the forward with the same borders, in the bytes of the closed form; wrong states."""
 
 import copy
 
@@ -89,8 +86,7 @@ def test_borders_of_the_text_agree_for_any_chunks(data):
                                                     "when": "lazy"},
                                      {"slots": 3, "residual": True, "buffer": 2}], ids=str)
 def test_borders_of_the_calls_agree_with_the_same_borders_only(options):
-    """A prompt of 11 in segments of 4, then single tokens: segments of 4, 4, 3, 1, 1, ..., and no
-    others."""
+    """A prompt of 11 in segments of 4, then single tokens: 4, 4, 3, 1, 1, ..."""
     check_state([11, 1, 1, 1, 1, 1], [4, 4, 3, 1], borders="calls", **options)
     check_state([6, 7], [4, 2, 4, 3], borders="calls", **options)
     with pytest.raises(AssertionError, match="max error"):
@@ -180,8 +176,7 @@ def test_left_padded_generation_equals_each_prompt_alone(borders):
 
 
 def test_generation_as_in_the_paper_makes_each_token_a_segment():
-    """borders="calls" against forwards over the text so far in which the prompt and each token are
-    segments."""
+    """borders="calls" against forwards in which the prompt and each token are segments."""
     model, ids = swapped("opt", borders="calls", segment=8), text(20)
     tokens, scores = generate(model, ids, past_key_values=LoCoCoCache(model))
     single = 1e-6  # generate() returns float32
@@ -203,7 +198,8 @@ def check_bytes(family: str, **options) -> list[int]:
             logits(model, ids[:, done:done + size], past_key_values=cache)
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            assert cache.nbytes() == wanted, (
+                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
             cache_checks.check_room(cache)
             held.append(cache.nbytes() // rows)
     return held
@@ -226,8 +222,7 @@ def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
 
 
 def test_bytes_rise_and_fall_and_do_not_grow():
-    """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak), however
-    long the text."""
+    """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak)."""
     sizes = CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
 

@@ -1,5 +1,4 @@
-"""LoCoCo: when it compresses, by brute force; its weights; eviction as a special case; how far
-gradients go."""
+"""LoCoCo: when it compresses, by brute force; its weights; eviction; reach of gradients."""
 
 import inspect
 import math
@@ -59,8 +58,7 @@ sizes = dict(length=st.integers(1, 40), segment=st.integers(1, 9), slots=st.inte
 @given(**sizes)
 @settings(max_examples=80, deadline=None, derandomize=True)
 def test_intervals_by_reading_token_by_token(length, segment, slots, buffer):
-    """Each row reads the slots of the last compression and each token since, once; the counts of a
-    cache too."""
+    """Each row reads the slots of the last compression and each token since, once."""
     option = Settings(slots=slots, segment=segment, buffer=buffer)
     columns, made, fullest, wanted = [], 0, 0, []
     for token in range(length):
@@ -97,8 +95,7 @@ def test_the_peak_is_reached():
 
 
 def test_the_cache_of_a_mechanism():
-    """A budget goes to slots and a segment; the calls decide about segments of listed sizes, or
-    that they cut."""
+    """A budget goes to slots and a segment; the calls decide where sizes are listed."""
     for entries in (2, 9, 64):
         sized = LoCoCo.sized(entries, 500)
         assert sized.slots + sized.segment == sized.peak_entries(500) == entries
@@ -119,8 +116,7 @@ def test_segments_of_listed_sizes():
 
 @every_rung
 def test_a_row_worked_by_hand(rung):
-    """Three tokens into two slots: the mean of the first two, and the third. Then one row reads
-    them."""
+    """Three tokens into two slots: the mean of the first two, and the third."""
     k = torch.tensor([[1.0], [3.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
     v = torch.tensor([[2.0], [4.0], [7.0], [1.0]], dtype=torch.float64)[None, None]
     q = torch.tensor([[0.0], [0.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
@@ -132,11 +128,10 @@ def test_a_row_worked_by_hand(rung):
 
 
 def test_the_convolution_by_hand():
-    """Eq. 6 written out: output i at column j is a sum over 2D features of the columns j - 2 ... j
-    + 2."""
+    """Eq. 6: output i at column j is a sum over 2D features of columns j - 2 ... j + 2."""
     module, pairs = compressor(3, kernel=5), torch.randn(2, 2, 7, 8, dtype=torch.float64)
     got = module(pairs)
-    weight, bias = module.conv.weight, module.conv.bias                       # (M, 2D, kernel), (M,)
+    weight, bias = module.conv.weight, module.conv.bias  # (M, 2D, kernel), (M,)
     for i in range(3):
         for j in range(7):
             wanted = bias[i] + sum(pairs[:, :, j + t - 2] @ weight[i, :, t]
@@ -145,8 +140,7 @@ def test_the_convolution_by_hand():
 
 
 def test_size_of_the_published_compressor():
-    """32 layers of 256 channels to 128 slots over 21 columns: the 22 million of Section 4.1, biases
-    apart."""
+    """32 layers of 256 channels to 128 slots over 21 columns: 22 million (Section 4.1)."""
     with torch.device("meta"):
         module = Compressor(128, 128)
     assert 32 * module.conv.weight.numel() == pytest.approx(22e6, rel=2e-3)
@@ -176,8 +170,7 @@ def test_a_dead_row_is_the_mean_and_passes_no_gradient():
 @pytest.mark.parametrize("options", [{"sinks": 1}, {"heavy": 2}, {"sinks": 1, "heavy": 1},
                                      {"residual": True}], ids=str)
 def test_what_is_kept_and_what_is_mixed(options):
-    """Kept columns are one-hot rows, first the sinks, then the most attended others; the rest is
-    mixed."""
+    """Kept columns are one-hot rows, sinks first, then the most attended; the rest is mixed."""
     option = Settings(slots=4, segment=1, **options)
     received = torch.tensor([[[0.1, 3.0, 0.2, 5.0, 4.0, 1.0]]], dtype=torch.float64)
     k, v = torch.randn(2, 1, 1, 6, 4, dtype=torch.float64)
@@ -197,8 +190,7 @@ def test_what_is_kept_and_what_is_mixed(options):
 # ---------------------------------------------------------------- eviction is a special case
 
 def h2o(q: Tensor, k: Tensor, v: Tensor, budget: int, segment: int) -> Tensor:
-    """Greedy eviction in plain Python: after each segment only the tokens of the largest
-    accumulated score stay."""
+    """Greedy eviction in plain Python: only the tokens of the largest score stay."""
     out, scores = torch.zeros_like(q), {}                     # score by token that is still there
     for start, stop in segments(len(q), segment):
         scores |= dict.fromkeys(range(start, stop), 0.0)
@@ -216,8 +208,7 @@ def h2o(q: Tensor, k: Tensor, v: Tensor, budget: int, segment: int) -> Tensor:
 @pytest.mark.parametrize("segment", [1, 3])
 @every_rung
 def test_greedy_eviction_is_one_hot_rows(rung, segment):
-    """Eq. 3-4 with one-hot rows for the largest accumulated scores is H2O without its recent
-    window."""
+    """Eq. 3-4 with one-hot rows at the largest scores is H2O without its recent window."""
     options = {"slots": 4, "segment": segment, "heavy": 4, "scores": "sum"}
     q, k, v = bench.inputs(20, heads=1)
     q = 4 * q  # decided queries; else a new token always has the smallest sum
@@ -242,8 +233,7 @@ def test_scores_of_the_last_segment_choose_others():
 
 
 def test_no_convolution_drops_one_of_two_columns_that_look_alike():
-    """Why Section 3.2.3's inclusion holds for Eq. 3-4 and not for Eq. 6-7: equal windows, equal
-    weights."""
+    """Section 3.2.3's inclusion fails for Eq. 6-7: equal windows, equal weights."""
     pairs = torch.randn(1, 1, 16, 8, dtype=torch.float64)
     pairs[:, :, 8:] = pairs[:, :, :8]  # columns 3 and 11 have equal windows of 5
     output = compressor(4, kernel=5)(pairs)
@@ -252,8 +242,7 @@ def test_no_convolution_drops_one_of_two_columns_that_look_alike():
 
 
 def test_weight_is_shared_out_and_never_made():
-    """Each slot is a mean of tokens: M slots hold the weight M in all, so a token of T holds M / T
-    on average."""
+    """Each slot is a mean of tokens: M slots hold the weight M in all."""
     q, k, v = bench.inputs(40)
     made = memories(q, k, v, Settings(slots=5, segment=1), None, compressor(5))
     # the last memory, (M, L)
@@ -293,8 +282,7 @@ def test_the_compressor_learns(rung):
 @every_rung
 @pytest.mark.parametrize("horizon", [1, 2, 3, None])
 def test_gradients_pass_as_many_compressions_as_the_horizon_says(rung, horizon):
-    """A row after n compressions moves the values of tokens that at most `horizon` of them have
-    mixed."""
+    """Values of tokens move a row if at most `horizon` compressions mixed them."""
     q, k, v = bench.inputs(11, heads=1)
     options = {"slots": 2, "segment": 2, "module": compressor(2), "horizon": horizon}
     v.requires_grad_()
@@ -331,7 +319,7 @@ def test_the_share_of_the_residual_learns(horizon):
     assert gradient.abs() > 1e-6
 
 
-# ---------------------------------------------------------------- effective attention with a compressor
+# ------------------------------------------------------------ effective attention with a compressor
 
 @pytest.mark.parametrize("options",
                          [M3B2, {**M3B2, "weights": "relu"}, {**M3B2, "heavy": 1, "residual": True},
@@ -353,8 +341,7 @@ def test_effective_times_the_values_is_the_output(options):
 
 
 def test_what_reaches_a_row_is_no_matter_of_rounding():
-    """200 compressions, each of which halves the weight of a token and doubles the ways it takes:
-    2**200."""
+    """200 compressions halve the weight of a token each: 2**-200."""
     q, k, _ = (x.float() for x in bench.inputs(402))
     assert LoCoCo(slots=2, segment=2).effective(q, k)[0, 0, -1, 0] == 0
     assert torch.equal(LoCoCo(slots=2, segment=2).represented(q, k)[0, 0],
@@ -362,8 +349,7 @@ def test_what_reaches_a_row_is_no_matter_of_rounding():
 
 
 def test_half_precision_stays_close_to_the_reference():
-    """bfloat16 keeps 8 bits: 2**-8 a rounding; slots are rounded anew at each of four
-    compressions."""
+    """bfloat16: 2**-8 a rounding; slots are rounded anew at each of four compressions."""
     q, k, v = (x.bfloat16() for x in bench.inputs(11, heads=4, kv_heads=2))
     module = compressor(3, size=1.0).bfloat16()
     wanted = LoCoCo(**M3B2).loops(q.double(), k.double(), v.double(),
@@ -398,16 +384,20 @@ def check_means(implementation, options: dict) -> None:
 MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
     (wrong.mask_multiplied, bench.check_causality, M3B2, "edits after token"),
     (wrong.compressed_before_attending, bench.check_causality, M3B2, "edits after token"),
-    (wrong.segments_from_nb, bench.check_full_limit, {"slots": 20, "segment": 3}, "against full attention"),
-    (wrong.always_compressed, partial(bench.check_full_limit, length=5), {"slots": 3, "segment": 3}, "against full"),
+    (wrong.segments_from_nb, bench.check_full_limit, {"slots": 20, "segment": 3},
+     "against full attention"),
+    (wrong.always_compressed, partial(bench.check_full_limit, length=5),
+     {"slots": 3, "segment": 3}, "against full"),
     (wrong.queries_mixed, check_means, M3B2, "mean of ones"),
     (wrong.softmax_over_slots, check_means, M3B2, "mean of ones"),
     (wrong.ratio_unguarded, check_finite, DEAD, "not finite"),
     (wrong.no_relu, same_as_loops, {**RELU, "module": compressor(3)}, "output"),
     (wrong.kept_tokens_mixed_too, same_as_loops, {**HEAVY, "slots": 4}, "output"),
-    (wrong.first_head_decides, partial(bench.check_heads_interchangeable, length=20), HEAVY, "permuted"),
+    (wrong.first_head_decides, partial(bench.check_heads_interchangeable, length=20), HEAVY,
+     "permuted"),
     (wrong.last_query_decides, partial(same_as_loops, length=20), HEAVY, "output"),
-    (wrong.compression_detached, lambda rung, options: check_the_compressor_learns(rung), {}, "no gradient"),
+    (wrong.compression_detached, lambda rung, options: check_the_compressor_learns(rung), {},
+     "no gradient"),
 ]
 
 
@@ -436,8 +426,7 @@ def test_every_mutant_is_on_the_list():
 
 @pytest.mark.parametrize("rows", [4, 64])
 def test_the_leak_of_the_printed_mask(rows):
-    """With equal logits the first of L rows of Eq. 1 gives its future (L - 1) / L, where it should
-    give nothing."""
+    """With equal logits the first of L rows of Eq. 1 gives its future (L - 1) / L."""
     q = torch.zeros(1, 1, rows, 2, dtype=torch.float64)
     future = torch.ones(rows, 2, dtype=torch.float64)
     future[0] = 0

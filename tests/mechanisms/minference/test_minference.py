@@ -1,5 +1,4 @@
-"""MInference: masks against brute force, choices against planted patterns, the search, and the
-mutants."""
+"""MInference: masks by brute force, choices on planted patterns, the search, mutants."""
 
 import inspect
 import json
@@ -38,8 +37,7 @@ LEAK = "edits after token"
 
 def brute_force_mask(columns: list[int], offsets: list[int], block: int,
                      length: int) -> torch.Tensor:
-    """Row i reads t if t is a chosen column, or on a chosen diagonal for some row of i's block, and
-    t <= i."""
+    """Row i reads t <= i on a chosen column, or on a chosen diagonal of some row of i's block."""
     visible = torch.zeros(length, length, dtype=torch.bool)
     for i in range(length):
         # the last ones may not exist
@@ -68,8 +66,7 @@ def test_mask_equals_brute_force(choice):
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(choices)
 def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
-    """Ranges ascend with gaps between them; gathered columns lie before the block, so need no
-    causal test."""
+    """Ranges ascend with gaps; gathered columns lie before the block."""
     length, columns, offsets, block = choice
     offsets = sorted(offsets | {0})
     mask = brute_force_mask(sorted(columns), offsets, block, length)
@@ -86,8 +83,7 @@ def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
 
 
 def test_a_slash_is_a_block_wide_for_a_block_of_rows():
-    """Trap 9, by hand: B = 2 and diagonals 0 and 3. Row 4 is read with 0..1 although only 1 is 3
-    away."""
+    """B = 2, diagonals 0 and 3: row 4 reads 0..1 although only 1 is 3 away."""
     chosen = patterns.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
     q = torch.zeros(1, 1, 6, 2)
     got = VerticalSlash(block=2).represented(q, q, selection=chosen)[0, 0].int().tolist()
@@ -143,7 +139,7 @@ def test_a_choice_serves_other_lengths():
     bench.assert_close(part, whole[:, :, :9], "the first rows, given the choice of the whole")
 
 
-# ---------------------------------------------------------------- trap 22: a choice by late queries is no mask
+# ----------------------------------------------------- trap 22: a choice by late queries is no mask
 
 @pytest.mark.parametrize("mechanism", [VerticalSlash(**COLUMNS), BlockSparse(**BLOCKS)],
                          ids=["vertical_slash", "block_sparse"])
@@ -237,8 +233,7 @@ def test_scope_is_that_of_the_widest_pattern(patterns, scope):
 
 
 def planted(length: int = 48) -> tuple[torch.Tensor, torch.Tensor]:
-    """q, k of three heads: one reads its neighbours, one three columns and a diagonal, one matching
-    blocks."""
+    """q, k of three heads: one reads its neighbours, one columns and a diagonal, one blocks."""
     token = torch.arange(length, dtype=torch.float64)
     near = -0.5 * (token[:, None] - token).abs()
     columns = torch.zeros(length, length, dtype=torch.float64)
@@ -347,10 +342,11 @@ KILLED = [  # (mutant, mechanism, the check that kills it, options, what the che
     (wrong.near_columns_dropped, VerticalSlash, same_as_loops, COLUMNS, "output"),
     (wrong.first_rows_choose, VerticalSlash, same_as_loops, COLUMNS, "output"),
     (wrong.choice_without_causal_softmax, VerticalSlash, same_as_loops, COLUMNS, "output"),
-    (wrong.first_sequence_chooses, VerticalSlash, partial(same_as_loops, batch=2), COLUMNS, "output"),
+    (wrong.first_sequence_chooses, VerticalSlash, partial(same_as_loops, batch=2), COLUMNS,
+     "output"),
     (wrong.blocks_without_row_test, BlockSparse, frozen_causality, BLOCKS, LEAK),
-    (wrong.short_block_filled_with_zeros, BlockSparse, same_as_loops, {"block": 6, "top_k": 1,
-                                                                       "force_diagonal": False}, "output"),
+    (wrong.short_block_filled_with_zeros, BlockSparse, same_as_loops,
+     {"block": 6, "top_k": 1, "force_diagonal": False}, "output"),
     (wrong.blocks_ranked_over_all, BlockSparse, same_as_loops, BLOCKS, "output"),
     (wrong.window_without_itself, AShape, same_as_loops, SHAPE, "output"),
     (wrong.sinks_counted_twice, AShape, same_as_loops, SHAPE, "output"),

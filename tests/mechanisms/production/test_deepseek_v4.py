@@ -1,5 +1,4 @@
-"""DeepSeek-V4's attention: equal to transformers' module, loops equal to the vectorised form, reads
-counted."""
+"""DeepSeek-V4's attention: equal to transformers' module, loops and fast form, reads counted."""
 
 import random
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from cca_lab.mechanisms.production.deepseek_v4 import (
 from tests.mutants import deepseek_v4 as wrong
 
 KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
-TOLERANCE = 1e-5  # float32: sums of a few dozen terms near 1, through six projections and three norms
+TOLERANCE = 1e-5  # float32: sums of a few dozen terms near 1, six projections, three norms
 CAMPAIGN = 200
 
 
@@ -98,8 +97,7 @@ def gap(one, other):
 
 
 def gaps(case):
-    """Return the largest differences of prefill, of decoding in chunks and token by token, and of
-    gradients."""
+    """Return the largest differences of prefill, of decoding in two ways, and of gradients."""
     length = case.hidden.shape[1]
     leaves = [case.hidden.requires_grad_(), *case.module.parameters()]
     wanted, got = theirs(case), layer_output(case.module, case.hidden, case.rotation)

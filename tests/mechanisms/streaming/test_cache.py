@@ -1,5 +1,4 @@
-"""StreamingLLMCache: windowed, any chunks are one forward; dense, it is the public code's order of
-steps."""
+"""StreamingLLMCache: windowed, any chunks are one forward; dense, the public code's steps."""
 
 import pytest
 import torch
@@ -64,8 +63,7 @@ def test_chunks_kill(method, mutant, sizes, monkeypatch):
 # ---- dense: the public code's order of steps
 
 def official(q, k, v, sizes, *, sinks, recent, scale, tables):
-    """Un-rotated keys in a list; each chunk is appended, rotated at its places, attended to; then
-    eviction.
+    """Un-rotated keys in a list; each chunk is appended, rotated, attended to; then eviction.
 
     q, k: (H, L, D) without rotation; one KV head for each query head.
     """
@@ -116,8 +114,7 @@ def test_the_public_code_tells_the_other_settings_apart(changes):
 
 @every_case
 def test_a_dense_prompt_reads_in_full_and_decoding_differs(family, positions):
-    """The stated promise: the first chunk is full attention; single tokens are windowed; prefill is
-    not decode."""
+    """The first chunk is full attention; single tokens are windowed."""
     model, ids = swap_attention(tiny(family), "streaming_llm", positions=positions,
                                 **S2R5), text(34)
     dense = in_chunks(model, StreamingLLMCache(model, prompt="dense"), ids, [30, 1, 1, 1, 1])

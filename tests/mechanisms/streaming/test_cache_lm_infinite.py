@@ -1,5 +1,4 @@
-"""LMInfiniteCache: any chunks are one forward over the whole text, in the bytes that the closed
-form says."""
+"""LMInfiniteCache: any chunks are one forward, in the bytes of the closed form."""
 
 import pytest
 from hypothesis import given

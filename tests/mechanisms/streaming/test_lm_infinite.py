@@ -1,5 +1,4 @@
-"""LM-Infinite: its mask by brute force, its one distance, and the wrong versions that are
-noticed."""
+"""LM-Infinite: its mask by brute force, its one distance, and wrong versions."""
 
 from functools import partial
 
@@ -26,8 +25,7 @@ LONG = {"local": 2, "global_tokens": 3, "limit": 6}
 @every_rung
 @every_size
 def test_lambda_mask_and_distances(rung, local, count, limit):
-    """The mask token by token; under RoPE local tokens at their distance, global ones at min(limit,
-    i)."""
+    """Under RoPE local tokens at their distance, global ones at min(limit, i)."""
     options = {"local": local, "global_tokens": count, "limit": limit}
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
     mask = torch.tensor([[t <= i and (i - t < local or t < count) for t in range(12)]

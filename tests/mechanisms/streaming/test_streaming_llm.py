@@ -1,5 +1,4 @@
-"""StreamingLLM: its steady state by brute force, its positions, and the wrong versions that are
-noticed."""
+"""StreamingLLM: its steady state by brute force, its positions, and wrong versions."""
 
 from functools import partial
 
