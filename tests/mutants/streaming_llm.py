@@ -10,7 +10,7 @@ from cca_lab.attention.rotary import rotate, unrotate
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, positions: str = "original",
          scale: float | None = None, rotation=None, seen=None, place=None) -> Tensor:
-    """StreamingLLM with the tokens of row i from `seen(i)`, keys from `place`; right as it stands."""
+    """StreamingLLM with the tokens of row i from `seen(i)`, keys from `place`; this is right."""
     batch, heads, length, head_dim = q.shape
     k, v = expand_heads(k, heads), expand_heads(v, heads)
     out = torch.zeros_like(q)

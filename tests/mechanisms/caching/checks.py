@@ -14,6 +14,19 @@ TOLERANCE = 1e-10  # float64; logits are of order 1
 CHUNKS = ([1] * 34, [34], [9, 1, 1, 13, 1, 9], [1, 33], [7] * 5)
 
 
+def assert_equal(got: Tensor, wanted: Tensor, tolerance: float = TOLERANCE) -> None:
+    error = (got - wanted).abs().max().item()
+    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
+
+
+def generate(model, ids: Tensor, **kwargs) -> tuple[Tensor, Tensor | None]:
+    """Generate 12 tokens; return the sequences and, unless output_logits=False, the logits."""
+    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True,
+                    return_dict_in_generate=True)
+    outputs = model.generate(ids, **settings | kwargs)
+    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
+
+
 def in_chunks(model, cache: MechanismCache, ids: Tensor, sizes: list[int]) -> Tensor:
     """Read a text through a cache, `sizes` tokens at a time; return all logits."""
     done = [logits(model, chunk, past_key_values=cache) for chunk in ids.split(sizes, dim=1)]
@@ -30,16 +43,25 @@ def check_chunks(family: str, name: str, sizes: list[int] = CHUNKS[0], **options
 
 def check_bytes(family: str, name: str, **options) -> None:
     """After every chunk the cache takes the bytes of the closed form."""
-    model = swap_attention(tiny(family), name, **options)
-    for rows in (1, 3):
-        cache, ids, done = CACHES[name](model), text(60, rows=rows), 0
-        for size in (1, 1, 1, 1, 1, 20, 1, 1, 7, 1, 25):
-            logits(model, ids[:, done:done + size], past_key_values=cache)
-            done += size
-            wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
+    check_sizes(swap_attention(tiny(family), name, **options), CACHES[name],
+                (1, 1, 1, 1, 1, 20, 1, 1, 7, 1, 25))
+
+
+def check_sizes(model, cache_class: type[MechanismCache], sizes: tuple[int, ...],
+                batches: tuple[int, ...] = (1, 3), **closed_form) -> list[int]:
+    """As `check_bytes`, for a model and a text in these chunks; return the bytes a row."""
+    taken = []
+    for rows in batches:
+        cache, ids, done = cache_class(model), text(sum(sizes), rows=rows), 0
+        for chunk in ids.split(sizes, dim=1):
+            logits(model, chunk, past_key_values=cache)
+            done += chunk.shape[1]
+            wanted = cache.expected_bytes(done, batch=rows, itemsize=8, **closed_form)
             assert cache.nbytes() == wanted, (
                 f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
             check_room(cache)
+            taken.append(cache.nbytes() // rows)
+    return taken
 
 
 def check_room(cache: MechanismCache) -> None:
@@ -63,19 +85,48 @@ def check_room(cache: MechanismCache) -> None:
 
 def check_generation(family: str, name: str, **options) -> None:
     """generate() gives what recomputing gives: greedy, with beams, with left padding."""
-    model = swap_attention(tiny(family), name, **options)
-    settings = dict(max_new_tokens=12, do_sample=False)
+    model, cache_class = swap_attention(tiny(family), name, **options), CACHES[name]
     for more in ({}, dict(num_beams=3, num_return_sequences=2), dict(prefill_chunk_size=5)):
-        ids = text(17, rows=2)
-        got = model.generate(ids, past_key_values=CACHES[name](model), **settings, **more)
-        more.pop("prefill_chunk_size", None)
-        assert torch.equal(got, model.generate(ids, use_cache=False, **settings, **more)), more
-    prompts = [text(n, seed=n)[0] for n in (3, 16, 21)]
+        check_recomputed(model, cache_class, text(17, rows=2), **more)
+    check_left_padding(model, cache_class)
+
+
+def check_recomputed(model, cache_class: type[MechanismCache], ids: Tensor, **kwargs) -> None:
+    """generate() with the cache gives what recomputing gives, logits too unless with beams."""
+    if "num_beams" in kwargs:
+        kwargs["output_logits"] = False
+    tokens, scores = generate(model, ids, past_key_values=cache_class(model), **kwargs)
+    kwargs.pop("prefill_chunk_size", None)
+    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False, **kwargs)
+    assert torch.equal(tokens, wanted_tokens), kwargs
+    if scores is None:
+        assert len(set(map(tuple, tokens.tolist()))) == len(tokens)
+    else:
+        assert_equal(scores, wanted_scores)
+
+
+def check_left_padding(model, cache_class: type[MechanismCache], lengths=(3, 16, 21),
+                       **kwargs) -> None:
+    """Prompts padded on the left generate what each generates alone."""
+    prompts = [text(n, seed=n)[0] for n in lengths]
     ids, mask, _ = left_padded(prompts)
-    got = model.generate(ids, attention_mask=mask, past_key_values=CACHES[name](model), **settings)
+    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=cache_class(model),
+                              **kwargs)
     for row, prompt in enumerate(prompts):
-        alone = model.generate(prompt[None], use_cache=False, **settings)
-        assert torch.equal(got[row, -12:], alone[0, -12:])
+        alone, wanted = generate(model, prompt[None], past_key_values=cache_class(model))
+        assert torch.equal(tokens[row, -12:], alone[0, -12:])
+        assert_equal(scores[row], wanted[0])
+
+
+def check_rows(model, cache_class: type[MechanismCache], wanted: Tensor) -> None:
+    """Rows can be repeated and chosen, and the cache reset; `wanted` are logits of text(25, 2)."""
+    ids, cache, rows = text(25, rows=2), cache_class(model), torch.tensor([1, 0, 1])
+    logits(model, ids[:, :21], past_key_values=cache)
+    cache.batch_repeat_interleave(3)
+    cache.batch_select_indices(torch.tensor([5, 0, 4]))
+    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows, 21:])
+    cache.reset()
+    assert cache.get_seq_length() == cache.nbytes() == 0
 
 
 def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool,

@@ -16,25 +16,21 @@ from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import first_raw
 from cca_lab.models import attention_maps, restore_attention, swap_attention
 from tests.mechanisms.caching import checks as cache_checks
+from tests.mechanisms.caching.checks import (
+    assert_equal,
+    check_left_padding,
+    check_recomputed,
+    check_rows,
+    check_sizes,
+)
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import models as mutants
 
-TOLERANCE = 1e-10  # float64; logits are of order 1
 SHAPES = [(4, 8), (4, 7), (5, 3), (3, 1), (1, 4), (16, 20)]  # also s < g, and s no multiple of g
 
 
-def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
-    error = (got - wanted).abs().max().item()
-    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
-
-
-def in_chunks(model, ids: torch.Tensor, sizes: list[int], **kwargs) -> torch.Tensor:
-    """Read a text through a cache, `sizes` tokens at a time; return all logits."""
-    cache, done = CCACache(model), []
-    for chunk in ids.split(sizes, dim=1):
-        done.append(logits(model, chunk, past_key_values=cache, **kwargs))
-    assert cache.get_seq_length() == ids.shape[1]
-    return torch.cat(done, dim=1)
+def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    return cache_checks.in_chunks(model, CCACache(model), ids, sizes)
 
 
 # ---- exactness
@@ -121,64 +117,34 @@ def test_state_equals_the_mechanism_for_any_chunks(data):
 # ---- generate()
 
 
-def generate(model, ids, **kwargs):
-    settings = dict(max_new_tokens=20, do_sample=False, output_logits=True,
-                    return_dict_in_generate=True)
-    outputs = model.generate(ids, **settings | kwargs)
-    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
-
-
 @pytest.mark.parametrize("prompt", [1, 6, 31])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_generation_equals_recomputation(family, prompt):
-    model, ids = swap_attention(tiny(family), "cca", group=4, window=7), text(prompt, rows=2)
-    tokens, scores = generate(model, ids, past_key_values=CCACache(model))
-    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
-    assert torch.equal(tokens, wanted_tokens)
-    assert_equal(scores, wanted_scores)
+    model = swap_attention(tiny(family), "cca", group=4, window=7)
+    check_recomputed(model, CCACache, text(prompt, rows=2), max_new_tokens=20)
 
 
+@pytest.mark.parametrize(("length", "rows", "options"), [
+    (13, 2, dict(num_beams=3, num_return_sequences=3)), (31, 1, dict(prefill_chunk_size=6))],
+    ids=["beams", "prefill in chunks"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_beam_search_equals_recomputation(family):
-    model, ids = swap_attention(tiny(family), "cca", group=3, window=5), text(13, rows=2)
-    beams = dict(num_beams=3, num_return_sequences=3, output_logits=False)
-    tokens, _ = generate(model, ids, past_key_values=CCACache(model), **beams)
-    wanted, _ = generate(model, ids, use_cache=False, **beams)
-    assert torch.equal(tokens, wanted)
-    assert len(set(map(tuple, tokens.tolist()))) == 6
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_generation_in_prefill_chunks(family):
-    model, ids = swap_attention(tiny(family), "cca", group=4, window=7), text(31)
-    tokens, scores = generate(model, ids, past_key_values=CCACache(model), prefill_chunk_size=6)
-    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
-    assert torch.equal(tokens, wanted_tokens)
-    assert_equal(scores, wanted_scores)
+def test_other_generation_equals_recomputation(family, length, rows, options):
+    model = swap_attention(tiny(family), "cca", group=3, window=5)
+    check_recomputed(model, CCACache, text(length, rows=rows), **options)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_left_padded_generation_equals_each_prompt_alone(family):
     model = swap_attention(tiny(family), "cca", group=4, window=7)
-    prompts = [text(n, seed=n)[0] for n in (3, 16, 21)]
-    ids, mask, _ = left_padded(prompts)
     for chunks in (None, 4):
-        tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=CCACache(model),
-                                  prefill_chunk_size=chunks)
-        for row, prompt in enumerate(prompts):
-            wanted_tokens, wanted_scores = generate(model, prompt[None],
-                                                    past_key_values=CCACache(model))
-            assert torch.equal(tokens[row, -20:], wanted_tokens[0, -20:])
-            assert_equal(scores[row], wanted_scores[0])
+        check_left_padding(model, CCACache, prefill_chunk_size=chunks)
 
 
 def test_left_padded_beam_search():
     model = swap_attention(tiny("llama"), "cca", group=4, window=7)
     ids, mask, _ = left_padded([text(9, seed=1)[0], text(14, seed=2)[0]])
-    beams = dict(num_beams=2, num_return_sequences=2, output_logits=False, attention_mask=mask)
-    tokens, _ = generate(model, ids, past_key_values=CCACache(model), **beams)
-    wanted, _ = generate(model, ids, use_cache=False, **beams)
-    assert torch.equal(tokens, wanted)
+    check_recomputed(model, CCACache, ids, num_beams=2, num_return_sequences=2,
+                     attention_mask=mask)
 
 
 def test_the_same_padding_in_every_row_keeps_one_state():
@@ -202,16 +168,7 @@ def fill(model, length: int, rows: int = 1, step: int = 9) -> CCACache:
 
 def check_bytes(family: str, **options) -> None:
     model = swap_attention(tiny(family), "cca", group=4, window=7, **options)
-    for rows in (1, 3):
-        cache, ids = CCACache(model), text(60, rows=rows)
-        done = 0
-        for size in (1, 1, 1, 1, 20, 1, 1, 1, 7, 1, 25):
-            logits(model, ids[:, done:done + size], past_key_values=cache)
-            done += size
-            wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, (
-                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
-            cache_checks.check_room(cache)
+    check_sizes(model, CCACache, (1, 1, 1, 1, 20, 1, 1, 1, 7, 1, 25))
 
 
 @pytest.mark.parametrize("options", [{}, dict(per_query_head=True)], ids=str)
@@ -331,14 +288,8 @@ def test_reset_makes_a_new_cache():
 
 
 def test_rows_can_be_repeated_and_chosen():
-    model, ids = swap_attention(tiny("llama"), "cca", group=4, window=7), text(25, rows=2)
-    wanted = logits(model, ids)[:, 21:]
-    cache = CCACache(model)
-    logits(model, ids[:, :21], past_key_values=cache)
-    cache.batch_repeat_interleave(3)
-    cache.batch_select_indices(torch.tensor([5, 0, 4]))
-    rows = torch.tensor([1, 0, 1])
-    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows])
+    model = swap_attention(tiny("llama"), "cca", group=4, window=7)
+    check_rows(model, CCACache, logits(model, text(25, rows=2)))
 
 
 def test_a_copied_prompt_serves_several_continuations():

@@ -12,29 +12,17 @@ from cca_lab.mechanisms.dga.cache import DGAState
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms.bench import rope_tables, rotate
 from tests.mechanisms.caching import checks as cache_checks
+from tests.mechanisms.caching.checks import assert_equal, generate
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import dga as mutants
 
-TOLERANCE = 1e-10  # float64; logits are of order 1
 # 2 focal tokens and 2 groups a block
 BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}
 PROMPT = {"group": 4, "gamma": 0.25}
 
 
-def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
-    error = (got - wanted).abs().max().item()
-    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
-
-
 def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     return cache_checks.in_chunks(model, DGACache(model), ids, sizes)
-
-
-def generate(model, ids, **kwargs):
-    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True,
-                    return_dict_in_generate=True)
-    outputs = model.generate(ids, **settings | kwargs)
-    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
 
 
 # ---- "blocks": one forward over the whole text
@@ -78,14 +66,7 @@ def test_blocks_generation_equals_recomputation(family):
 @pytest.mark.parametrize("family", ("gpt2", "llama"))
 def test_left_padded_generation_equals_each_prompt_alone(family, options):
     model = swap_attention(tiny(family), "dga", **options)
-    prompts = [text(n, seed=n)[0] for n in (3, 10, 17)]
-    ids, mask, _ = left_padded(prompts)
-    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=DGACache(model))
-    for row, prompt in enumerate(prompts):
-        wanted_tokens, wanted_scores = generate(model, prompt[None],
-                                                past_key_values=DGACache(model))
-        assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
-        assert_equal(scores[row], wanted_scores[0])
+    cache_checks.check_left_padding(model, DGACache, (3, 10, 17))
 
 
 @pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
@@ -223,15 +204,7 @@ def test_beam_search_with_a_prompt_keeps_the_beams_apart():
 def check_prompt_bytes(family: str, options: dict) -> None:
     """As `cache_checks.check_bytes`, for a size that depends on where the prompt ends."""
     model = swap_attention(tiny(family), "dga", **options)
-    for rows in (1, 3):
-        cache, ids, done = DGACache(model), text(60, rows=rows), 0
-        for size in (21, 1, 1, 1, 1, 1, 1, 20, 1, 3):
-            logits(model, ids[:, done : done + size], past_key_values=cache)
-            done += size
-            wanted = cache.expected_bytes(done, prompt=21, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, (
-                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
-            cache_checks.check_room(cache)
+    cache_checks.check_sizes(model, DGACache, (21, 1, 1, 1, 1, 1, 1, 20, 1, 3), prompt=21)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -264,13 +237,5 @@ def test_bytes_of_the_paper_s_setting():
 
 @pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
 def test_rows_can_be_repeated_and_chosen(options):
-    model, ids = swap_attention(tiny("llama"), "dga", **options), text(25, rows=2)
-    wanted = in_chunks(model, ids, [21, 4])[:, 21:]
-    cache = DGACache(model)
-    logits(model, ids[:, :21], past_key_values=cache)
-    cache.batch_repeat_interleave(3)
-    cache.batch_select_indices(torch.tensor([5, 0, 4]))
-    rows = torch.tensor([1, 0, 1])
-    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows])
-    cache.reset()
-    assert cache.get_seq_length() == cache.nbytes() == 0
+    model = swap_attention(tiny("llama"), "dga", **options)
+    cache_checks.check_rows(model, DGACache, in_chunks(model, text(25, rows=2), [21, 4]))

@@ -12,7 +12,7 @@ from cca_lab.mechanisms.h2o.cache import H2OState
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.mechanisms.caching import checks as cache_checks
-from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.models.tiny import FAMILIES, logits, text, tiny
 from tests.mutants import h2o as wrong
 
 SIZES = dict(heavy=4, recent=3)
@@ -22,13 +22,8 @@ def swapped(family: str, **options):
     return swap_attention(tiny(family), "h2o", **{**SIZES, **options})
 
 
-def in_chunks(model, ids: torch.Tensor, sizes: list[int], **kwargs) -> torch.Tensor:
-    """Read a text through a cache, `sizes` tokens at a time; return all logits."""
-    cache = H2OCache(model)
-    done = [logits(model, chunk, past_key_values=cache, **kwargs) for chunk in ids.split(sizes,
-                                                                                         dim=1)]
-    assert cache.get_seq_length() == ids.shape[1]
-    return torch.cat(done, dim=1)
+def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    return cache_checks.in_chunks(model, H2OCache(model), ids, sizes)
 
 
 # ---- the promise about prefill and decode
@@ -118,44 +113,21 @@ def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
 
 # ---- generate()
 
-def generate(model, ids, **kwargs):
-    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True,
-                    return_dict_in_generate=True)
-    outputs = model.generate(ids, **settings | kwargs)
-    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_generation_equals_recomputation_with_that_prompt(family):
-    ids = text(14, rows=2)
-    model = swapped(family, prompt=14)
-    tokens, scores = generate(model, ids, past_key_values=H2OCache(model))
-    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
-    assert torch.equal(tokens, wanted_tokens)
-    bench.assert_close(scores, wanted_scores, "generated logits", 1e-10)
+    cache_checks.check_recomputed(swapped(family, prompt=14), H2OCache, text(14, rows=2))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_beam_search_equals_recomputation(family):
-    ids, model = text(9, rows=2), swapped(family, prompt=9)
-    beams = dict(num_beams=3, num_return_sequences=3, output_logits=False)
-    tokens, _ = generate(model, ids, past_key_values=H2OCache(model), **beams)
-    wanted, _ = generate(model, ids, use_cache=False, **beams)
-    assert torch.equal(tokens, wanted)
+    cache_checks.check_recomputed(swapped(family, prompt=9), H2OCache, text(9, rows=2),
+                                  num_beams=3, num_return_sequences=3)
 
 
 @pytest.mark.parametrize("options", [{}, dict(heavy=0.3, recent=0.2)], ids=str)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_left_padded_generation_equals_each_prompt_alone(family, options):
-    model = swapped(family, **options)
-    prompts = [text(n, seed=n)[0] for n in (3, 11, 15)]
-    ids, mask, _ = left_padded(prompts)
-    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=H2OCache(model))
-    for row, prompt in enumerate(prompts):
-        wanted_tokens, wanted_scores = generate(model, prompt[None],
-                                                past_key_values=H2OCache(model))
-        assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
-        bench.assert_close(scores[row], wanted_scores[0], f"row {row}", 1e-10)
+    cache_checks.check_left_padding(swapped(family, **options), H2OCache, (3, 11, 15))
 
 
 def test_rows_can_be_repeated_and_chosen():
@@ -171,16 +143,8 @@ def test_rows_can_be_repeated_and_chosen():
 # ---- size
 
 def check_bytes(family: str, **options) -> None:
-    model = swapped(family, **options)
-    for rows in (1, 3):
-        cache, ids, done = H2OCache(model), text(40, rows=rows), 0
-        for size in (5, 1, 1, 1, 1, 7, 1, 20, 1):
-            logits(model, ids[:, done : done + size], past_key_values=cache)
-            done += size
-            wanted = cache.expected_bytes(done, batch=rows, itemsize=8, first=5)
-            assert cache.nbytes() == wanted, (
-                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
-            cache_checks.check_room(cache)
+    cache_checks.check_sizes(swapped(family, **options), H2OCache, (5, 1, 1, 1, 1, 7, 1, 20, 1),
+                             first=5)
 
 
 @pytest.mark.parametrize("options", [{}, dict(heavy=6, recent=0), dict(prompt=9),

@@ -12,18 +12,18 @@ from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.cache import Borrowed, LoCoCoState
 from cca_lab.models import swap_attention
 from tests.mechanisms.caching import checks as cache_checks
-from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.mechanisms.caching.checks import (
+    assert_equal,
+    check_left_padding,
+    check_recomputed,
+    generate,
+)
+from tests.models.tiny import FAMILIES, logits, text, tiny
 
-TOLERANCE = 1e-10  # float64; logits are of order 1
 OPTIONS = [{}, {"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
            {"residual": True, "buffer": 3}, {"when": "lazy"},
            {"when": "lazy", "heavy": 4, "buffer": 2}]
 every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
-
-
-def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
-    error = (got - wanted).abs().max().item()
-    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
 
 
 def swapped(family: str, **options):
@@ -38,9 +38,7 @@ def swapped(family: str, **options):
 
 
 def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    cache = LoCoCoCache(model)
-    return torch.cat([logits(model, chunk,
-                             past_key_values=cache) for chunk in ids.split(sizes, dim=1)], dim=1)
+    return cache_checks.in_chunks(model, LoCoCoCache(model), ids, sizes)
 
 
 # ---- exactness
@@ -138,41 +136,19 @@ def test_decoding_equals_one_forward_in_a_model(options):
 # ---- generate()
 
 
-def generate(model, ids, **kwargs):
-    chosen = dict(max_new_tokens=12, do_sample=False, output_logits=True,
-                  return_dict_in_generate=True)
-    outputs = model.generate(ids, **chosen | kwargs)
-    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_generation_equals_recomputation(family):
-    model, ids = swapped(family, heavy=1), text(13, rows=2)
-    tokens, scores = generate(model, ids, past_key_values=LoCoCoCache(model))
-    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
-    assert torch.equal(tokens, wanted_tokens)
-    assert_equal(scores, wanted_scores)
+    check_recomputed(swapped(family, heavy=1), LoCoCoCache, text(13, rows=2))
 
 
 def test_beam_search_equals_recomputation():
-    model, ids = swapped("gpt2", heavy=1), text(13, rows=2)
-    beams = dict(num_beams=3, num_return_sequences=3, output_logits=False)
-    tokens, _ = generate(model, ids, past_key_values=LoCoCoCache(model), **beams)
-    wanted, _ = generate(model, ids, use_cache=False, **beams)
-    assert torch.equal(tokens, wanted) and len(set(map(tuple, tokens.tolist()))) == 6
+    check_recomputed(swapped("gpt2", heavy=1), LoCoCoCache, text(13, rows=2), num_beams=3,
+                     num_return_sequences=3)
 
 
 @pytest.mark.parametrize("borders", ["text", "calls"])
 def test_left_padded_generation_equals_each_prompt_alone(borders):
-    model = swapped("qwen2", borders=borders)
-    prompts = [text(n, seed=n)[0] for n in (3, 16, 21)]
-    ids, mask, _ = left_padded(prompts)
-    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=LoCoCoCache(model))
-    for row, prompt in enumerate(prompts):
-        wanted_tokens, wanted_scores = generate(model, prompt[None],
-                                                past_key_values=LoCoCoCache(model))
-        assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
-        assert_equal(scores[row], wanted_scores[0])
+    check_left_padding(swapped("qwen2", borders=borders), LoCoCoCache)
 
 
 def test_generation_as_in_the_paper_makes_each_token_a_segment():
@@ -190,19 +166,9 @@ def test_generation_as_in_the_paper_makes_each_token_a_segment():
 # ---- size
 
 
-def check_bytes(family: str, **options) -> list[int]:
-    model, held = swapped(family, **options), []
-    for rows in (1, 2):
-        cache, ids, done = LoCoCoCache(model), text(40, rows=rows), 0
-        for size in (1, 1, 4, 5, 1, 1, 1, 1, 1, 1, 1, 7, 15):
-            logits(model, ids[:, done:done + size], past_key_values=cache)
-            done += size
-            wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
-            assert cache.nbytes() == wanted, (
-                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
-            cache_checks.check_room(cache)
-            held.append(cache.nbytes() // rows)
-    return held
+def check_bytes(family: str, **options) -> None:
+    cache_checks.check_sizes(swapped(family, **options), LoCoCoCache,
+                             (1, 1, 4, 5, 1, 1, 1, 1, 1, 1, 1, 7, 15), (1, 2))
 
 
 @every_option
@@ -271,13 +237,5 @@ def test_a_copied_cache_copies_no_compressor():
 
 
 def test_rows_can_be_repeated_and_chosen():
-    model, ids = swapped("llama", heavy=1), text(25, rows=2)
-    wanted, cache = logits(model, ids)[:, 21:], LoCoCoCache(model)
-    logits(model, ids[:, :21], past_key_values=cache)
-    cache.batch_repeat_interleave(3)
-    cache.batch_select_indices(torch.tensor([5, 0, 4]))
-    rows = torch.tensor([1, 0, 1])
-    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows])
-    cache.reset()
-    assert cache.nbytes() == 0
-    assert_equal(logits(model, ids, past_key_values=cache)[:, 21:], wanted)
+    model = swapped("llama", heavy=1)
+    cache_checks.check_rows(model, LoCoCoCache, logits(model, text(25, rows=2)))
