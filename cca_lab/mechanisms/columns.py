@@ -108,7 +108,12 @@ def represented(sets: Sequence[Columns]) -> Tensor:
 
 def logits(sets: Sequence[Columns], scale: float) -> Tensor:
     """Return the logits of all columns, (B, H, L, N), -inf for columns that a row does not see."""
-    return torch.cat([_logits(columns, scale) for columns in sets], dim=-1)
+    dtype, scores = accumulation_dtype(sets[0].q.dtype), []
+    for columns in sets:
+        keys = expand_heads(columns.keys, columns.q.shape[1]).to(dtype)
+        products = pad(scale * product(columns.q.to(dtype), keys.mT), (0, 0, columns.first_row, 0))
+        scores.append(products.masked_fill(~columns.mask().to(keys.device), float("-inf")))
+    return torch.cat(scores, dim=-1)
 
 
 def weigh(sets: Sequence[Columns], weights: Tensor) -> Tensor:
@@ -122,11 +127,3 @@ def _shares(sets: Sequence[Columns], weights: Tensor) -> Iterator[tuple[Columns,
     """Split weights (B, H, L, N) by set: pairs of columns and their weights."""
     return zip(sets, weights.split([columns.keys.shape[2] for columns in sets], dim=-1),
                strict=True)
-
-
-def _logits(columns: Columns, scale: float) -> Tensor:
-    """Return the logits of one set for all rows, (B, H, L, N), as `logits` does."""
-    dtype = accumulation_dtype(columns.q.dtype)
-    keys = expand_heads(columns.keys, columns.q.shape[1]).to(dtype)
-    scores = pad(scale * product(columns.q.to(dtype), keys.mT), (0, 0, columns.first_row, 0))
-    return scores.masked_fill(~columns.mask().to(scores.device), float("-inf"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import CCA, MECHANISMS
-from cca_lab.mechanisms.reading import columns_of_row, held
+from cca_lab.mechanisms.reading import held
 from tests.mechanisms import bench
 from tests.mechanisms.options import WHOLE_PAST
 from tests.mechanisms.test_every_mechanism import CASES, label
@@ -35,15 +35,3 @@ def test_cca_s_columns_are_found(group, window):
     # P (C + L, L) and (L, C + L) of head 0
     pools, visible = part.pooling()[0, 0], part.mask()[0, 0]
     bench.assert_close(held(mechanism, q, k)[0], visible.double() @ pools, "held")
-    for row in range(11):
-        bench.assert_close(columns_of_row(mechanism, q, k, row), pools[visible[row]],
-                           f"columns of row {row}", 1e-9)
-
-
-@pytest.mark.parametrize("name", ["h2o", "vertical_slash", "block_sparse", "a_shape"])
-def test_without_pooling_each_column_is_a_token(name):
-    q, k, _ = bench.inputs(11)
-    mechanism = MECHANISMS[name](**next(options for case, options in CASES if case == name))
-    read = mechanism.represented(q, k)[0, 1, 10].nonzero().flatten()
-    wanted = torch.eye(11, dtype=torch.float64)[read]
-    bench.assert_close(columns_of_row(mechanism, q, k, 10, head=1), wanted, "columns")

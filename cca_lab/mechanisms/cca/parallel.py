@@ -96,10 +96,7 @@ class Plan:
             have, tuple([(0, self.cores_read(own[-1][1] - 1))] if own else [] for own in pieces))
 
 
-@lru_cache(maxsize=8)
-def _plan(shards: Shards, group: int, window: int) -> Plan:
-    """Return the plan, one object for all layers of a model: its routes are computed once."""
-    return Plan(shards, group, window)
+_plan = lru_cache(maxsize=8)(Plan)  # one object for all layers: its routes are computed once
 
 
 def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
@@ -131,7 +128,10 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
     scale, plan = scale_of(scale, q.shape[-1]), _plan(shards, mechanism.group, mechanism.window)
     both = torch.cat([k, v], dim=1)                                        # (B, 2 Hk, T, D)
     tokens = fetch(both.movedim(2, 0), plan.halo, rank, group)             # (rows, B, 2 Hk, D)
-    tables = None if rotation is None else fetch(_rows_of(rotation), plan.tables, rank, group)
+    tables = None
+    if rotation is not None:
+        both_tables = torch.stack([x if x.dim() == 3 else x[None] for x in rotation])
+        tables = fetch(both_tables.movedim(2, 0), plan.tables, rank, group)  # (T, 2, B or 1, D)
     pooled = [_pool(mechanism, q, tokens, tables, plan, rank, piece, scale)
               for piece in shards.pieces[rank]]
     head_count = 2 * (q.shape[1] if mechanism.per_query_head else k.shape[1])
@@ -158,7 +158,8 @@ def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan
     queries = torch.nn.functional.pad(q[:, :, own], (0, 0, missing, 0))    # (B, H, g groups, D)
     rotation = None
     if tables is not None and count:
-        rotation = _tables_of(tables[place(plan.tables.want[rank], members)])
+        cos, sin = tables[place(plan.tables.want[rank], members)].movedim(0, 2)
+        rotation = cos, sin
     heads, pooling = mechanism.per_query_head, mechanism.pooling
     backend = pooling_backend(mechanism.backend, weights=pooling, per_query_head=heads, count=count)
     core_k, core_v = pool_groups(queries, keys, values, mechanism.group, weights=pooling,
@@ -185,18 +186,6 @@ def _keys_and_values(rows: Tensor) -> tuple[Tensor, Tensor]:
     """(rows, B, 2 heads, D) -> keys and values, (B, heads, rows, D) each."""
     keys, values = rows.movedim(0, 2).chunk(2, dim=1)
     return keys, values
-
-
-def _rows_of(rotation: Rotation) -> Tensor:
-    """Tables (T, D) or (B, T, D) each -> (T, 2, B or 1, D)."""
-    return torch.stack([table if table.dim() == 3 else table[None]
-                        for table in rotation]).movedim(2, 0)
-
-
-def _tables_of(rows: Tensor) -> Rotation:
-    """(T, 2, B or 1, D) -> tables (B or 1, T, D)."""
-    cos, sin = rows.movedim(0, 2)
-    return cos, sin
 
 
 def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
@@ -235,18 +224,6 @@ class Shape:
     def entry(self) -> int:
         """Bytes of the keys and values of one token, of all KV heads and texts."""
         return 2 * self.batch * self.kv_heads * self.head_dim * self.number
-
-
-def raw_received(piece: Range, group: int, window: int) -> int:
-    """Return how many raw tokens arrive for a piece [a, b): a - g n(a), fewer than s + g."""
-    start, stop = piece
-    return start - first_raw(start, group, window) if start < stop else 0
-
-
-def cores_received(piece: Range, group: int, window: int) -> int:
-    """Return how many cores arrive for a contiguous piece [a, b): min(floor(a / g), n(b - 1))."""
-    start, stop = piece
-    return min(start // group, core_count(stop, group, window)) if start < stop else 0
 
 
 def entries_received(plan: Plan, rank: int) -> int:

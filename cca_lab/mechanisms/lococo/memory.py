@@ -84,7 +84,9 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
     """
     columns, dtype = keys.shape[2], accumulation_dtype(keys.dtype)
     accumulated = keys.new_zeros(keys.shape[:3]) if accumulated is None else accumulated
-    kept = _kept_columns(keys, accumulated, settings)                       # (B, Hk, kept)
+    sinks = torch.arange(settings.sinks, device=keys.device).expand(*keys.shape[:2], -1)
+    heavy = settings.sinks + best(accumulated[..., settings.sinks:], settings.heavy)
+    kept = torch.cat([sinks, heavy], dim=-1)                                # (B, Hk, kept)
     one_hot = F.one_hot(kept, columns).to(dtype)                            # (B, Hk, kept, N)
     if settings.convolved == 0:
         return one_hot
@@ -119,16 +121,6 @@ def share_of(compressor: nn.Module | None) -> Tensor | float:
 def mix(weights: Tensor, columns: Tensor) -> Tensor:
     """Return slots (B, Hk, M, D): weights (B, Hk, M, N) times columns (B, Hk, N, D)."""
     return (weights @ columns.to(weights.dtype)).to(columns.dtype)
-
-
-def _kept_columns(keys: Tensor, accumulated: Tensor, settings: Settings) -> Tensor:
-    """Return the indices of kept columns, (B, Hk, sinks + heavy): the first, the most attended."""
-    shape = (*keys.shape[:2], settings.sinks)
-    sinks = torch.arange(settings.sinks, device=keys.device).expand(shape)
-    if settings.heavy == 0:
-        return sinks
-    heavy = settings.sinks + best(accumulated[..., settings.sinks:], settings.heavy)
-    return torch.cat([sinks, heavy], dim=-1)
 
 
 class Memory(NamedTuple):

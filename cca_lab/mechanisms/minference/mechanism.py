@@ -30,7 +30,7 @@ from torch import Tensor
 from cca_lab.mechanisms import full
 from cca_lab.mechanisms.base import EVERY_ROW, OWN_BLOCK, WHOLE_PROMPT, Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.minference.patterns import AShape, BlockSparse, VerticalSlash
+from cca_lab.mechanisms.minference.patterns import PAPER, AShape, BlockSparse, VerticalSlash
 from cca_lab.mechanisms.tokens import causal_mask
 
 Pattern = Mapping[str, Any]  # {"pattern": name, option: value, ...}
@@ -54,9 +54,7 @@ class MInference(Mechanism):
 
     name: ClassVar[str] = "minference"
     title: ClassVar[str] = "MInference, a pattern per head"
-    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
-                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
-                            "3, Algorithm 1")
+    paper: ClassVar[str] = PAPER + ", Algorithm 1"
     sizes: ClassVar[tuple[str, ...]] = ("patterns",)
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         name: {"patterns": [{"pattern": VerticalSlash.name, **options}]}

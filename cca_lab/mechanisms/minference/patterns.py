@@ -21,6 +21,9 @@ from cca_lab.mechanisms.streaming.streaming_llm import intervals
 from cca_lab.mechanisms.tokens import attend_loops, best, causal_mask
 from cca_lab.settings import check_integers
 
+PAPER = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
+         "Sparse Attention, NeurIPS 2024, Section 3")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AShape(Mechanism):
@@ -43,9 +46,7 @@ class AShape(Mechanism):
 
     name: ClassVar[str] = "a_shape"
     title: ClassVar[str] = "MInference, A-shape"
-    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
-                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
-                            "3")
+    paper: ClassVar[str] = PAPER
     sizes: ClassVar[tuple[str, ...]] = ("sinks", "window")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default of the public code": {"sinks": 128, "window": 3968},
@@ -105,9 +106,7 @@ class BlockSparse(Mechanism):
 
     name: ClassVar[str] = "block_sparse"
     title: ClassVar[str] = "MInference, block-sparse"
-    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
-                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
-                            "3, Algorithm 3")
+    paper: ClassVar[str] = PAPER + ", Algorithm 3"
     sizes: ClassVar[tuple[str, ...]] = ("block", "top_k")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default of the public code": {"block": 64, "top_k": 100, "force_diagonal": False}}
@@ -254,9 +253,7 @@ class VerticalSlash(Mechanism):
 
     name: ClassVar[str] = "vertical_slash"
     title: ClassVar[str] = "MInference, vertical-slash"
-    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
-                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
-                            "3, Algorithm 2")
+    paper: ClassVar[str] = PAPER + ", Algorithm 2"
     sizes: ClassVar[tuple[str, ...]] = ("vertical", "slash", "last", "forced_vertical",
                                         "forced_slash", "block")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {

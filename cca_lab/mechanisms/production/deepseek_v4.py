@@ -277,9 +277,9 @@ def layer_output(module: Any, hidden: Tensor, rotation: tuple[Tensor, Tensor],
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the last features of x (B, H, T, D), neighbouring pairs, by tables (B, T, pairs)."""
-    still, pairs = x[..., :x.shape[-1] - 2 * cos.shape[-1]], x[..., x.shape[-1] - 2
-                                                               * cos.shape[-1]:].float()
-    cos, sin = cos.unsqueeze(1).float(), sin.unsqueeze(1).float()
+    features = 2 * cos.shape[-1]
+    still, pairs = x.split([x.shape[-1] - features, features], dim=-1)
+    cos, sin, pairs = cos.unsqueeze(1).float(), sin.unsqueeze(1).float(), pairs.float()
     even, odd = pairs[..., 0::2], pairs[..., 1::2]
     moved = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
     return torch.cat([still, moved.to(x.dtype)], dim=-1)
@@ -288,13 +288,12 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _entries(compressor: Any, hidden: Tensor, series: Series, first: int, *,
              overlap: bool) -> Tensor:
     """Return all entries up to these tokens, (B, n, D), and keep what the next tokens need."""
-    group, values, gates = compressor.compress_rate, compressor.kv_proj(
-        hidden), compressor.gate_proj(hidden)
-    # tokens kept: of an open group, and one more
-    before = 0 if series.values is None else series.values.shape[1]
+    group, before = compressor.compress_rate, 0
+    values, gates = compressor.kv_proj(hidden), compressor.gate_proj(hidden)
     if series.values is not None and series.gates is not None:
-        values, gates = torch.cat([series.values, values], dim=1), torch.cat([series.gates, gates],
-                                                                             dim=1)
+        before = series.values.shape[1]  # tokens kept: of an open group, and one more
+        values = torch.cat([series.values, values], dim=1)
+        gates = torch.cat([series.gates, gates], dim=1)
     # a closed group, kept for the next one
     known, begin = before // group if overlap else 0, first - before
     fresh = pool(values, gates, compressor.position_bias, group, overlap=overlap)[:, known:]

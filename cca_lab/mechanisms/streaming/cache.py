@@ -50,8 +50,8 @@ class StreamingLLMState:
     def __init__(self, mechanism: StreamingLLM, *, prompt: str = "windowed") -> None:
         self.sinks, self.recent, self.backend = mechanism.sinks, mechanism.recent, mechanism.backend
         self.prompt = prompt
-        self.kept_positions = {self.sinks
-                               + self.recent} if mechanism.positions == "cache" else set()
+        in_cache = mechanism.positions == "cache"
+        self.kept_positions = {self.sinks + self.recent} if in_cache else set()
         self.forget()
 
     def forget(self) -> None:
@@ -66,23 +66,18 @@ class StreamingLLMState:
         # on the CPU, where intervals are built
         row = torch.arange(self.seen, self.seen + key.shape[2])
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
-        self.key, self.value = self.buffers.append("key", past[0], key), self.buffers.append(
-            "value", past[1], value)
+        self.key = self.buffers.append("key", past[0], key)
+        self.value = self.buffers.append("value", past[1], value)
         if rotation is not None and self.kept_positions:
             rotation = of_rows(rotation, slice(0, 1))  # all batch rows re-rotate by the same angle
-            self._keep_tables(rotation, row)
+            for position in self.kept_positions & set(row.tolist()):  # of later chunks
+                self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
         else:
             rotation = None
         output = self._attend(query, row, rotation, scale)
         self.seen += len(row)
         self._evict()  # after the chunk has attended
         return output
-
-    def _keep_tables(self, rotation: Rotation, row: Tensor) -> None:
-        """Store the tables of the positions that later chunks need for re-rotation."""
-        for position in self.kept_positions & set(row.tolist()):
-            # (2, D)
-            self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
 
     def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None,
                 scale: float) -> Tensor:
