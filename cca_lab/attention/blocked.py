@@ -144,18 +144,18 @@ def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> lis
     """Return one work item for each (batch, head) entry of the intervals."""
     batches, heads = intervals.shape[:2]
     every = slice(None)
-    found = []
+    items = []
     for batch in range(batches):
         of_batch = every if batches == 1 else slice(batch, batch + 1)
         for head in range(heads):
             plan = plan_of(intervals[batch, head], block)
             if heads == 1:
-                found.append(_WorkItem(of_batch, every, every, queries_per_key, plan))
+                items.append(_WorkItem(of_batch, every, every, queries_per_key, plan))
             else:
                 key_head = head // queries_per_key
-                found.append(_WorkItem(of_batch, slice(head, head + 1),
+                items.append(_WorkItem(of_batch, slice(head, head + 1),
                                        slice(key_head, key_head + 1), 1, plan))
-    return found
+    return items
 
 
 def _passes(tiles: TileBatch, queries_per_key: int) -> Iterator[int | None]:

@@ -178,9 +178,10 @@ def is_empty(start: Any, end: Any) -> Any:
     return end <= start
 
 
-def overlap(one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
+def overlap(interval: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
     """Return whether two intervals share a column."""
-    return ((one[0] < other[1]) & (other[0] < one[1]) & ~is_empty(*one) & ~is_empty(*other))
+    return ((interval[0] < other[1]) & (other[0] < interval[1]) & ~is_empty(*interval)
+            & ~is_empty(*other))
 
 
 def moves_back(before: tuple[Any, Any], after: tuple[Any, Any]) -> Any:

@@ -126,20 +126,20 @@ def _compile(sources: Path, folder: Path) -> Path:
 
     message = ""
     for attempt, flags in enumerate((_flags(), [])):
-        place = folder / str(attempt)
-        place.mkdir()
+        build_folder = folder / str(attempt)
+        build_folder.mkdir()
         try:
             with _searched(), _quoted(cpp_extension):
                 cpp_extension.load(  # which also registers the op in this process
                     name=f"cca_lab_{attempt}", sources=[str(sources / "interval_attention.cpp")],
                     extra_cflags=["-O3", *flags],
                     extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
-                    build_directory=str(place), with_cuda=False, is_python_module=False)
+                    build_directory=str(build_folder), with_cuda=False, is_python_module=False)
         except (RuntimeError, OSError) as error:
             message = next((line for line in str(error).splitlines() if "error:" in line),
                            str(error))
             continue
-        return next(place.glob("*.so"))
+        return next(build_folder.glob("*.so"))
     raise ValueError(
         f"native: the compiler fails: {message.strip()}; fix it, or use backend=\"blocked\"")
 

@@ -218,8 +218,8 @@ class Mechanism:
     @classmethod
     def option_names(cls) -> list[str]:
         """Return the names of the options."""
-        own = [field.name for field in fields(cls) if field.init and field.name != "backend"]
-        return [*own, "backend"]
+        names = [field.name for field in fields(cls) if field.init and field.name != "backend"]
+        return [*names, "backend"]
 
     def __str__(self) -> str:
         """Return the name and the options as a short text, such as: cca, group 8, window 64."""

@@ -34,5 +34,6 @@ def held(mechanism: Mechanism, q: Tensor, k: Tensor, *, scale: float | None = No
     queries[rows, :, rows] = 0
     matrix = mechanism.effective(queries, keys, scale=scale, rotation=rotation, selection=choice)
     weights = matrix[rows, :, rows].movedim(1, 0)  # (H, L, L)
-    own = weights.diagonal(dim1=-2, dim2=-1)
-    return weights / torch.where(own > 0, own, weights.amax(-1))[..., None]  # 1 for a raw column
+    diagonal = weights.diagonal(dim1=-2, dim2=-1)
+    # 1 for a raw column
+    return weights / torch.where(diagonal > 0, diagonal, weights.amax(-1))[..., None]

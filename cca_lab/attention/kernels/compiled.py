@@ -49,9 +49,9 @@ class Compiled:
 
     def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:
         """Return the first instruction that starts with `name`, and neighbours; "" without one."""
-        for place, line in enumerate(self.instructions):
+        for index, line in enumerate(self.instructions):
             if line.split()[line.startswith("@")].startswith(name):
-                return "\n".join(self.instructions[max(0, place - before) : place + after + 1])
+                return "\n".join(self.instructions[max(0, index - before) : index + after + 1])
         return ""
 
 
@@ -70,8 +70,8 @@ def compiled(kernel: str, target: str = "sm_90") -> Compiled:
                              text=True, env=environment | {"TRITON_CACHE_DIR": cache}, check=False)
     if run.returncode:
         raise RuntimeError(f"{kernel} did not compile for {target}: {run.stderr[-500:]}")
-    found = json.loads(run.stdout)
-    return Compiled(**{**found, "instructions": tuple(found["instructions"])})
+    printed = json.loads(run.stdout)
+    return Compiled(**{**printed, "instructions": tuple(printed["instructions"])})
 
 
 def instructions_of(ptx: str) -> list[str]:

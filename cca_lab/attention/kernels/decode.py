@@ -85,9 +85,9 @@ def decode_merge(
     for first in tl.range(0, S, BLOCK_S):
         part = first + tl.arange(0, BLOCK_S)
         present = part < S
-        place = part.to(tl.int64) * rows + row
-        lse = tl.load(PART_LSE + place, mask=present, other=float("-inf"))
-        out = tl.load(PART + place[:, None] * D + offset_d[None, :],
+        source = part.to(tl.int64) * rows + row
+        lse = tl.load(PART_LSE + source, mask=present, other=float("-inf"))
+        out = tl.load(PART + source[:, None] * D + offset_d[None, :],
                       mask=present[:, None] & (offset_d < D)[None, :], other=0.0)  # (S, D)
         new_largest = tl.maximum(largest, tl.max(lse, 0))
         weights = tl.exp(lse - new_largest)

@@ -74,8 +74,8 @@ def interval_backward_rows(
     inside = (offset_d < D)[None, :]
     q = tl.load(Q + row_read[:, None].to(tl.int64) * stride_qm + offset_d[None, :] * stride_qd,
                 mask=inside, other=0.0)
-    own = (row_of_head + row_read)[:, None] * D + offset_d[None, :]
-    do = tl.load(DO + own, mask=inside, other=0.0)
+    stored_at = (row_of_head + row_read)[:, None] * D + offset_d[None, :]
+    do = tl.load(DO + stored_at, mask=inside, other=0.0)
     lse_log2 = tl.load(LSE + row_of_head + row_read) * 1.4426950408889634  # 1 / ln 2
     delta = tl.load(DELTA + row_of_head + row_read)
     grad_q = tl.zeros([BLOCK_M, BLOCK_D], dtype=tl.float32)
@@ -94,7 +94,8 @@ def interval_backward_rows(
         grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
                                   stride_vn, stride_vd, starts, ends, inner_end, high, scale_log2,
                                   D, BLOCK_D, BLOCK_N, True, UPCAST)
-    tl.store(DQ + own, (grad_q * scale).to(DQ.dtype.element_ty), mask=(rows < L)[:, None] & inside)
+    tl.store(DQ + stored_at, (grad_q * scale).to(DQ.dtype.element_ty),
+             mask=(rows < L)[:, None] & inside)
 
 
 @triton.jit
@@ -176,6 +177,6 @@ def interval_backward_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
                 DELTA + row_of_head, bounds, stride_qm, stride_qd, L, inner_end, high, scale_log2,
                 D, BLOCK_D, BLOCK_M, True, UPCAST)
-    own = ((batch * HK + key_head) * N + columns)[:, None] * D + offset_d[None, :]
-    tl.store(DK + own, (grad_k * scale).to(DK.dtype.element_ty), mask=stored)
-    tl.store(DV + own, grad_v.to(DV.dtype.element_ty), mask=stored)
+    stored_at = ((batch * HK + key_head) * N + columns)[:, None] * D + offset_d[None, :]
+    tl.store(DK + stored_at, (grad_k * scale).to(DK.dtype.element_ty), mask=stored)
+    tl.store(DV + stored_at, grad_v.to(DV.dtype.element_ty), mask=stored)

@@ -81,10 +81,10 @@ def pooling_forward(
     if ROTATED:
         k = turned(k, K, COS + batch * stride_rb, SIN + batch * stride_rb, first, token, inside,
                    offset_d, stride_kn, stride_kd, D)
-    own = (tl.program_id(1).to(tl.int64) * M + group) * D + offset_d
-    tl.store(CORE_K + own,
+    stored_at = (tl.program_id(1).to(tl.int64) * M + group) * D + offset_d
+    tl.store(CORE_K + stored_at,
              tl.sum(phi[:, None] * k, 0).to(CORE_K.dtype.element_ty), mask=offset_d < D)
-    tl.store(CORE_V + own,
+    tl.store(CORE_V + stored_at,
              tl.sum(phi[:, None] * v, 0).to(CORE_V.dtype.element_ty), mask=offset_d < D)
 
 
@@ -116,15 +116,15 @@ def pooling_backward(
     query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd,
                        QUERIES_PER_KEY, D, BLOCK_D)
     phi = group_weights(k, query, token, scale, GROUP)
-    own = (tl.program_id(1).to(tl.int64) * M + group) * D
-    grad_core_k = tl.load(D_CORE_K + own + offset_d, mask=present, other=0.0).to(tl.float32)
-    grad_core_v = tl.load(D_CORE_V + own + offset_d, mask=present, other=0.0).to(tl.float32)
+    stored_at = (tl.program_id(1).to(tl.int64) * M + group) * D
+    grad_core_k = tl.load(D_CORE_K + stored_at + offset_d, mask=present, other=0.0).to(tl.float32)
+    grad_core_v = tl.load(D_CORE_V + stored_at + offset_d, mask=present, other=0.0).to(tl.float32)
     # R_t^T dcore_k
     back_turned = tl.zeros([BLOCK_T, BLOCK_D], dtype=tl.float32) + grad_core_k[None, :]
     pooled = k
     if ROTATED:
         pooled = turned(k, K, COS, SIN, first, token, inside, offset_d, stride_kn, stride_kd, D)
-        back_turned = turned_back(grad_core_k, D_CORE_K + own, COS, SIN, first, token, inside,
+        back_turned = turned_back(grad_core_k, D_CORE_K + stored_at, COS, SIN, first, token, inside,
                                   offset_d, D)
     grad_phi = tl.sum(pooled * grad_core_k[None, :] + v * grad_core_v[None, :], 1)
     grad_logits = phi * (grad_phi - tl.sum(phi * grad_phi, 0)) * scale

@@ -55,15 +55,15 @@ def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[R
     computes the last rows, which see most. A boundary tile is cut at the end of its boundary.
     """
     length, blocks = len(table), -(-len(table) // block_rows)
-    found = []
+    reads = []
     for program in range(blocks):
         first = (blocks - 1 - program) * block_rows
         last = min(first + block_rows, length) - 1
         for (low, inner_high), (inner_low, high) in zip(table[first].tolist(), table[last].tolist(),
                                                         strict=True):
-            found += [Read(program, (first, last + 1), columns, masked) for columns,
+            reads += [Read(program, (first, last + 1), columns, masked) for columns,
                       masked in _phases(low, inner_low, inner_high, high, block_columns)]
-    return found
+    return reads
 
 
 def _phases(low: int, inner_low: int, inner_high: int, high: int,

@@ -95,8 +95,8 @@ def vertical_slash_forward(
         COVERED + pair * (L + WIDTH), stride_kn, stride_kd, stride_vn, stride_vd, row_read,
         block_first, tl.load(COLUMN_COUNT + pair * BLOCKS + block), WIDTH, scale_log2, D, BLOCK_D,
         BLOCK_N, UPCAST)
-    own = (pair * L + rows)[:, None] * D + offset_d[None, :]
-    tl.store(OUT + own, (accumulator / row_sum[:, None]).to(OUT.dtype.element_ty),
+    stored_at = (pair * L + rows)[:, None] * D + offset_d[None, :]
+    tl.store(OUT + stored_at, (accumulator / row_sum[:, None]).to(OUT.dtype.element_ty),
              mask=(rows < row_end)[:, None] & inside)
 
 

@@ -187,8 +187,8 @@ class StateLayer(CacheLayerMixin):
         if len(self.states) == 1:
             self.states = [self.states[0].select(rows)]
         else:
-            one = torch.zeros(1, dtype=torch.int64, device=rows.device)
-            self.states = [self.states[row].select(one) for row in rows.tolist()]
+            first_row = torch.zeros(1, dtype=torch.int64, device=rows.device)
+            self.states = [self.states[row].select(first_row) for row in rows.tolist()]
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Reorder the rows for beam search."""

@@ -102,9 +102,9 @@ class _Buffer:
 
     def holds(self, x: Tensor) -> bool:
         """Return whether x is `entries()`, and may be written to here."""
-        own = self.entries()
-        return (x.data_ptr() == own.data_ptr() and x.shape == own.shape
-                and x.stride() == own.stride() and x.numel() > 0
+        entries = self.entries()
+        return (x.data_ptr() == entries.data_ptr() and x.shape == entries.shape
+                and x.stride() == entries.stride() and x.numel() > 0
                 and self.tensor.is_inference() == torch.is_inference_mode_enabled())
 
     def append(self, new: Tensor) -> Tensor:
@@ -206,12 +206,12 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
         (B, H, 1, D) in the query's dtype.
     """
     if backend == "auto" and not fused(query) and not torch.is_grad_enabled():
-        found = [_tile(query, *part, scale) for part in parts]
+        outputs = [_tile(query, *part, scale) for part in parts]
     else:
-        found = [interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
+        outputs = [interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
                                     scale=scale, backend=backend, return_lse=True) for key,
                  value in parts]
-    return found[0][0] if len(found) == 1 else merge(*zip(*found, strict=True))[0]
+    return outputs[0][0] if len(outputs) == 1 else merge(*zip(*outputs, strict=True))[0]
 
 
 def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:

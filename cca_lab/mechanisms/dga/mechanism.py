@@ -131,9 +131,9 @@ class DGA(FocalRule, Mechanism):
             for kv in range(k.shape[1]):
                 keys, values = k[b, kv], v[b, kv]                            # (L, D)
                 # the query heads of this KV head
-                own = slice(kv * queries_per_key, (kv + 1) * queries_per_key)
+                heads_kv = slice(kv * queries_per_key, (kv + 1) * queries_per_key)
                 if selection is None:                                        # lines 1 and 2
-                    scoring = slice(None) if self.shared else own  # the heads that choose together
+                    scoring = slice(None) if self.shared else heads_kv
                     focal = focal_loops(q[b, scoring],
                                         expand_heads(k, heads)[b, scoring], self, scale)
                 else:
@@ -143,10 +143,10 @@ class DGA(FocalRule, Mechanism):
                 groups = [others[first : first + m] for first in range(0, len(others), m)]
                 tables = None if rotation is None else [t.expand(batch, length, head_dim)[b, others]
                                                         for t in rotation]
-                pooled_keys, pooled_values = cores(q[b, own][:, others], keys[others],
+                pooled_keys, pooled_values = cores(q[b, heads_kv][:, others], keys[others],
                                                    values[others], m, scale, tables,
                                                    "softmax")  # line 4: Eq. 14, (K, D) each
-                for h in range(own.start, own.stop):
+                for h in range(heads_kv.start, heads_kv.stop):
                     for i in range(length):                                  # line 6
                         seen, closed, raw = row_reads(i, focal, groups, self)  # line 5
                         row_keys = torch.cat([keys[seen], pooled_keys[closed], keys[raw]])  # Eq. 12

@@ -107,8 +107,8 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
         top = best(accumulated.take_along_dim(rest, dim=-1), settings.convolved)
         alpha = share_of(compressor)
         rows = alpha * rows + (1 - alpha) * F.one_hot(top, rest.shape[-1]).to(dtype)
-    place = rest.unsqueeze(2).expand_as(rows)
-    mixed = rows.new_zeros((*rows.shape[:-1], columns)).scatter(-1, place, rows)
+    target = rest.unsqueeze(2).expand_as(rows)
+    mixed = rows.new_zeros((*rows.shape[:-1], columns)).scatter(-1, target, rows)
     return torch.cat([one_hot, mixed], dim=2)
 
 

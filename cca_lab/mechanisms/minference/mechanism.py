@@ -78,19 +78,20 @@ class MInference(Mechanism):
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Attend head by head with the loops of each head's pattern: the specification."""
-        return torch.cat([own.row_by_row(*head) for own, head in self.heads(q, k, v, call)], dim=1)
+        return torch.cat([mechanism.row_by_row(*head) for mechanism,
+                          head in self.heads(q, k, v, call)], dim=1)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the masks of all heads."""
-        one = (q.shape[0], 1, q.shape[2], q.shape[2])
-        masks = [own.columns(*head)[0].mask().expand(one)
-                 for own, head in self.heads(q, k, v, call)]
+        shape = (q.shape[0], 1, q.shape[2], q.shape[2])
+        masks = [mechanism.columns(*head)[0].mask().expand(shape)
+                 for mechanism, head in self.heads(q, k, v, call)]
         return [Columns(q, k, v, torch.cat(masks, dim=1))]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> list[Any]:
         """Return the choice of each head, for `selection`: a list of H, or None each."""
         heads = self.heads(q, k, k, self.call(q, k, k, scale=scale))
-        return [own.select(*head[:2], scale=scale) for own, head in heads]
+        return [mechanism.select(*head[:2], scale=scale) for mechanism, head in heads]
 
     def heads(self, q: Tensor, k: Tensor, v: Tensor,
               call: Call) -> list[tuple[Mechanism, tuple[Tensor, Tensor, Tensor, Call]]]:
@@ -100,28 +101,28 @@ class MInference(Mechanism):
             raise ValueError(f"patterns: got {count} for {heads} query heads, wanted one for each, "
                              "or one for all; choose_patterns makes such a list")
         chosen = call.selection or [None] * heads
-        return [(own, (*one_head(h, q, k, v), call._replace(selection=chosen[h])))
-                for h, own in enumerate((self.mechanisms * heads)[:heads])]
+        return [(mechanism, (*one_head(h, q, k, v), call._replace(selection=chosen[h])))
+                for h, mechanism in enumerate((self.mechanisms * heads)[:heads])]
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a list with a choice, or None, per query head."""
         if not isinstance(selection, list) or len(selection) != q.shape[1]:
             raise ValueError(f"selection: got {type(selection).__name__}, wanted a list of "
                              f"{q.shape[1]}, one for each query head; pass what `select` returns")
-        for h, (own, chosen) in enumerate(zip((self.mechanisms * q.shape[1])[:q.shape[1]],
+        for h, (mechanism, chosen) in enumerate(zip((self.mechanisms * q.shape[1])[:q.shape[1]],
                                               selection, strict=True)):
             if chosen is not None:
-                own.check_choice(chosen, *one_head(h, q, k, k)[:2])
+                mechanism.check_choice(chosen, *one_head(h, q, k, k)[:2])
 
     @property
     def causal_scope(self) -> str:
         """The widest scope among the patterns."""
-        scopes = {own.causal_scope for own in self.mechanisms}
+        scopes = {mechanism.causal_scope for mechanism in self.mechanisms}
         return next(scope for scope in (WHOLE_PROMPT, OWN_BLOCK, EVERY_ROW) if scope in scopes)
 
     def exact_when(self, length: int) -> bool:
         """Return True if every pattern reads all tokens."""
-        return all(own.exact_when(length) for own in self.mechanisms)
+        return all(mechanism.exact_when(length) for mechanism in self.mechanisms)
 
 
 def parse(pattern: Pattern) -> Mechanism:

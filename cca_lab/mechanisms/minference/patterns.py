@@ -143,8 +143,8 @@ class BlockSparse(Mechanism):
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the mask of the chosen blocks."""
         chosen = self.select(q, k) if call.selection is None else call.selection  # (B, H, M, M)
-        own = torch.arange(q.shape[2], device=q.device) // self.block  # the block of each token
-        visible = chosen[:, :, own[:, None], own] & causal_mask(q.shape[2], q.device)
+        block_of = torch.arange(q.shape[2], device=q.device) // self.block  # of each token
+        visible = chosen[:, :, block_of[:, None], block_of] & causal_mask(q.shape[2], q.device)
         return [Columns(q, k, v, visible)]
 
     @torch.no_grad()

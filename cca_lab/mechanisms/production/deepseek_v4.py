@@ -93,13 +93,13 @@ def times_read(length: int, window: int, group: int | None, *, overlap: bool = F
 
     Every closed entry is visible here: a choice of entries reads fewer.
     """
-    found = torch.zeros(length, length, dtype=torch.int64)
+    counts = torch.zeros(length, length, dtype=torch.int64)
     for i in range(length):
-        found[i, max(0, i + 1 - window) : i + 1] += 1
+        counts[i, max(0, i + 1 - window) : i + 1] += 1
         if group is not None:
             for p in range((i + 1) // group):
-                found[i, max(0, p - overlap) * group : (p + 1) * group] += 1
-    return found
+                counts[i, max(0, p - overlap) * group : (p + 1) * group] += 1
+    return counts
 
 
 def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
@@ -171,9 +171,9 @@ def attend_by_loops(q: Tensor, columns: Tensor, visible: Tensor, sinks: Tensor, 
     for b in range(batch):
         for h in range(heads):
             for i in range(rows):
-                own = columns[b, 0][visible[b, h, i]]                     # (seen, D)
-                logits = torch.cat([scale * (own @ q[b, h, i]), sinks[h : h + 1]])
-                out[b, h, i] = logits.softmax(dim=0)[:-1] @ own
+                seen = columns[b, 0][visible[b, h, i]]                     # (seen, D)
+                logits = torch.cat([scale * (seen @ q[b, h, i]), sinks[h : h + 1]])
+                out[b, h, i] = logits.softmax(dim=0)[:-1] @ seen
     return out
 
 

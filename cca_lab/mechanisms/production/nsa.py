@@ -40,21 +40,21 @@ def attend_by_loops(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v:
         for kv in range(k.shape[1]):
             group = range(kv * share, (kv + 1) * share)  # the query heads of this KV head
             for i in range(q.shape[2]):
-                closed, own = (i + 1) // block, i // block
+                closed, own_block = (i + 1) // block, i // block
                 weights = {h: (scale * (pooled_k[b, kv, :closed] @ q[b, h, i])).softmax(dim=0)
                            for h in group}
                 scores = torch.stack(list(weights.values())).sum(dim=0)  # (closed,)
-                others = [p for p in _best(scores, count) if p != own][: count - 1]
-                tokens = sorted(t for p in (*others, own)
+                others = [p for p in _best(scores, count) if p != own_block][: count - 1]
+                tokens = sorted(t for p in (*others, own_block)
                                 for t in range(p * block, min((p + 1) * block, i + 1)))
                 for h in group:
-                    parts = [weights[h] @ pooled_v[b, kv, :closed]]
+                    branches = [weights[h] @ pooled_v[b, kv, :closed]]
                     for seen in (tokens, range(max(0, i + 1 - window), i + 1)):
                         rows = list(seen)
-                        parts.append(
+                        branches.append(
                             (scale * (k[b, kv, rows] @ q[b, h, i])).softmax(dim=0) @ v[b, kv, rows])
-                    out[b, h, i] = sum(gate * part
-                                       for gate, part in zip(gates[b, h, i], parts, strict=True))
+                    out[b, h, i] = sum(gate * output for gate,
+                                       output in zip(gates[b, h, i], branches, strict=True))
     return out
 
 
@@ -98,10 +98,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor, 
         weights = masked_matrix(q, pooled_k, closed[None, None], scale)[0].masked_fill(~closed, 0.0)
     tokens = selected(weights, k.shape[1], block, count)  # (B, H, L, L)
     near = (row <= row[:, None]) & (row > row[:, None] - window)
-    parts = [weigh(weights, pooled_v) if blocks else torch.zeros_like(q)]
+    branches = [weigh(weights, pooled_v) if blocks else torch.zeros_like(q)]
     for visible in (tokens, near[None, None]):
-        parts.append(weigh(masked_matrix(q, k, visible, scale)[0], v))
-    return (torch.stack(parts, dim=-1) * gates.unsqueeze(-2)).sum(dim=-1).to(q.dtype)
+        branches.append(weigh(masked_matrix(q, k, visible, scale)[0], v))
+    return (torch.stack(branches, dim=-1) * gates.unsqueeze(-2)).sum(dim=-1).to(q.dtype)
 
 
 def selected(weights: Tensor, key_heads: int, block: int, count: int) -> Tensor:
@@ -112,16 +112,16 @@ def selected(weights: Tensor, key_heads: int, block: int, count: int) -> Tensor:
     """
     batch, heads, length, blocks = weights.shape
     row = torch.arange(length, device=weights.device)
-    own = row // block
+    own_block = row // block
     scores = weights.detach().unflatten(1, (key_heads, -1)).sum(dim=2)  # (B, Hk, L, blocks)
     block_of = torch.arange(blocks, device=weights.device)
-    past = block_of < own[:, None]  # its own is chosen anyway
+    past = block_of < own_block[:, None]  # its own is chosen anyway
     best = scores.masked_fill(~past, -1.0).topk(min(count - 1, blocks), dim=-1).indices
     chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & past
-    of_token = chosen[..., own.clamp(
+    of_token = chosen[..., own_block.clamp(
         max=max(0, blocks - 1))] if blocks else chosen.new_zeros(*scores.shape[:3], length)
-    of_token = of_token & (own < blocks)  # (B, Hk, L, L)
-    mine = own == own[:, None]
+    of_token = of_token & (own_block < blocks)  # (B, Hk, L, L)
+    mine = own_block == own_block[:, None]
     return ((of_token | mine) & (row <= row[:, None])).repeat_interleave(heads // key_heads, dim=1)
 
 

@@ -114,8 +114,8 @@ class StreamingLLMState:
         if int(row[-1]) <= limit:
             return query
         beyond = (row > limit).to(rotation[0].device)[:, None]
-        cos, sin = (torch.where(beyond, kept, own)
-                    for kept, own in zip(self.table(limit), rotation, strict=True))
+        cos, sin = (torch.where(beyond, kept, here)
+                    for kept, here in zip(self.table(limit), rotation, strict=True))
         return turn(query, rotation, (cos, sin))
 
     def table(self, *positions: int) -> Rotation:
