@@ -1,6 +1,7 @@
 """Wrong subjects for the claims on causality (DGA and LoCoCo), each to be refuted."""
 
 from fractions import Fraction
+from itertools import permutations
 
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.causality import dga, focal, lococo
@@ -44,10 +45,23 @@ def positions_as_tokens(order, members):
     return list(order[members[0] : members[-1] + 1])
 
 
+def any_partition(tokens, size):
+    """Every partition into groups, as if Algorithm 2 ended after step 2."""
+    for order in permutations(tokens):
+        groups = [tuple(order[z:z + size]) for z in range(0, len(order), size)]
+        if groups == sorted(groups) and all(tuple(sorted(group)) == group for group in groups):
+            yield groups
+
+
 def dealt_partition(tokens, size):
     """Groups dealt like cards: token 0 with token k, 2k, ..."""
     count = len(tokens) // size
     yield [tuple(tokens[z::count]) for z in range(count)]
+
+
+def relu_ratio(row):
+    """Eq. 7 after a ReLU ("we prepend a ReLU as the activation function", Section 3.2.1)."""
+    return lococo.ratio([max(0, w) for w in row])
 
 
 def by_absolute_sum(row):
@@ -113,5 +127,5 @@ BROKEN = {
 }
 ALSO_BROKEN = [("D1.alg2", (dga.any_member, dga.times)), ("LC.eq5", values_from_the_next_slot),
                ("D1.eq16", next_query), ("D1.eq14", positions_as_tokens),
-               ("D1.eq15", dga.any_partition), ("LC.eq7", lococo.relu_ratio),
+               ("D1.eq15", any_partition), ("LC.eq7", relu_ratio),
                ("LC.segments", whole_block), ("D1.bias", (accumulated, PLANTED_AND_EVEN[:1]))]

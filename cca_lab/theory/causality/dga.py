@@ -9,7 +9,7 @@ indices count from 0 here. The functions of a few indices also take the symbolic
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 
 import torch
 from torch import Tensor
@@ -186,15 +186,6 @@ def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> 
                    {"groups": len(keyed), "wrong": len(wrong)})
 
 
-def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
-    """Yield every partition into groups of `size`, as if Algorithm 2 ended after step 2."""
-    for order in permutations(tokens):
-        groups = [tuple(order[z:z + size]) for z in range(0, len(order), size)]
-        rising = all(tuple(sorted(members)) == members for members in groups)
-        if rising and groups == sorted(groups):
-            yield groups
-
-
 def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
     """Return the groups that have the columns of step 4 among the non-focal tokens."""
     ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
@@ -218,17 +209,14 @@ def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Grou
     return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
 
 
-def the_consecutive_one(tokens: Sequence[int], size: int) -> list[Groups]:
-    """Return the only partition that Algorithm 2, step 4, allows."""
-    return [consecutive_partition(tokens, size)]
-
-
 SUBJECTS = {
     "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
                         machine=partial(papers.members_read_once, member_reads,
                                         (all_members, minus))),
     "D1.eq14": Subjects(check_members, sliced, corrected=gathered,
                         models=(sliced, sliced_in_front)),
-    "D1.eq15": Subjects(check_nearest_group, the_consecutive_one,
+    # the only partition that Algorithm 2, step 4, allows
+    "D1.eq15": Subjects(check_nearest_group,
+                        lambda tokens, size: [consecutive_partition(tokens, size)],
                         machine=partial(papers.one_open_group, columns_of_group)),
 }

@@ -22,21 +22,6 @@ Scores = Sequence[Sequence[int]]
 Cache = tuple[list[Fraction], list[Fraction]]
 
 
-def leaked_share(scores: Sequence[int], hidden: int) -> Fraction:
-    """Return the weight of h hidden tokens in Eq. 1, base 2: h / (h + sum of 2^s, visible s)."""
-    return Fraction(hidden) / (hidden + sum(Fraction(2) ** score for score in scores))
-
-
-def printed_orientation(key: int, query: int) -> bool:
-    """Eq. 1 with a lower-triangular M: K^T Q has a row for each key and a column for each query."""
-    return key >= query
-
-
-def upper_triangular(key: int, query: int) -> bool:
-    """The mask that K^T Q needs: keep a key that is not after the query."""
-    return key <= query
-
-
 def check_orientation(kept: Callable[[int, int], bool]) -> Outcome:
     """Judge whether each of L <= 8 queries keeps its past and itself, and nothing else."""
     for length in range(1, 9):
@@ -86,11 +71,6 @@ def check_update(update: Callable[..., Cache]) -> Outcome:
 def ratio(row: Sequence[int]) -> list[Fraction]:
     """Eq. 7 as printed: W_ij / sum_k W_ik. Raises ZeroDivisionError where the sum is 0."""
     return [Fraction(w, sum(row)) for w in row]
-
-
-def relu_ratio(row: Sequence[int]) -> list[Fraction]:
-    """Eq. 7 after a ReLU ("we prepend a ReLU as the activation function", Section 3.2.1)."""
-    return ratio([max(0, w) for w in row])
 
 
 def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
@@ -178,11 +158,6 @@ def all_slots(slots: int, block: int, cached: int) -> int:
     return slots + block
 
 
-def cached_slots(slots: int, block: int, cached: int) -> int:
-    """The columns that there are: the new block's, and those of the cached entries."""
-    return cached + block
-
-
 def check_columns(columns: Callable[[int, int, int], int],
                   within: Callable[[Sizes], bool] | None = None) -> Outcome:
     """Judge the columns of Eq. 6 when Algorithm 2 compresses: M, B <= 12, and the paper's sizes."""
@@ -206,7 +181,9 @@ def check_columns(columns: Callable[[int, int, int], int],
 
 SUBJECTS = {
     "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
-    "LC.eq1.mask": Subjects(check_orientation, printed_orientation, corrected=upper_triangular),
+    # a lower-triangular M, where K^T Q has a row for each key and a column for each query
+    "LC.eq1.mask": Subjects(check_orientation, lambda key, query: key >= query,
+                            corrected=lambda key, query: key <= query),
     "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
     "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
                        within=lambda row: sum(row) != 0),
@@ -214,6 +191,7 @@ SUBJECTS = {
                             machine=partial(papers.past_of_a_row, columns_seen)),
     "LC.alg1": Subjects(check_segments, printed_segment, corrected=exact_segment,
                         machine=partial(papers.segments_cut, exact_segment)),
-    "LC.first": Subjects(check_columns, all_slots, corrected=cached_slots,
+    "LC.first": Subjects(check_columns, all_slots,
+                         corrected=lambda slots, block, cached: cached + block,
                          within=lambda size: size[0] % size[1] == 0),
 }
