@@ -14,18 +14,12 @@ KERNELS = "cca_lab.attention.kernels."
 
 @dataclass(frozen=True)
 class Slip:
-    """A wrong line in a function.
-
-    Attributes:
-        theorem: the name of the theorem whose proof must fail.
-        function: its dotted name.
-        right, wrong: a piece of its source that occurs once, and what stands there instead.
-    """
+    """A wrong line in a function, with which the proof of a theorem must fail."""
 
     theorem: str
-    function: str
-    right: str
-    wrong: str
+    function: str  # dotted
+    right: str  # a piece of its source that occurs once
+    wrong: str  # what stands there instead
 
     @property
     def place(self) -> tuple[Any, str]:

@@ -34,29 +34,20 @@ CLAIMS = {claim.id: claim for claim in ledger.collect()}
 MUTANTS = sorted(path.stem for path in (Path(__file__).parents[1] / "mutants").glob("theory_*.py"))
 
 
-def broken() -> dict:
-    """Return the broken subject of every claim."""
-    found: dict = {}
-    for name in MUTANTS:
-        subjects = getattr(import_module(f"tests.mutants.{name}"), "BROKEN", {})
-        assert not found.keys() & subjects.keys(
-        ), f"{name}: {found.keys() & subjects.keys()} stand elsewhere too"
-        found |= subjects
-    return found
-
-
-BROKEN = broken()
+BROKEN: dict = {}  # id -> a wrong subject
+for table in MUTANTS:
+    subjects = getattr(import_module(f"tests.mutants.{table}"), "BROKEN", {})
+    assert not BROKEN.keys() & subjects.keys(), f"{table}: some of its claims are in another table"
+    BROKEN |= subjects
 
 
 @cache
 def judgement(name: str) -> Judgement:
-    """Return everything that is found on a claim; computed once."""
     return judge(CLAIMS[name])
 
 
 @cache
 def records() -> list[dict]:
-    """Return the records of all claims."""
     return [ledger.record(claim, judgement(name)) for name, claim in CLAIMS.items()]
 
 
@@ -70,11 +61,9 @@ def test_the_label_is_what_the_check_finds(name):
 @pytest.mark.parametrize("name", CLAIMS)
 def test_any_other_label_is_refused(name):
     """Each other verdict; for a repaired claim the printed or a wrong statement as its repair."""
-    claim, kept = CLAIMS[name], []
-    for other in Verdict:
-        if other is not claim.verdict and not refused(claim, judgement(name), verdict=other):
-            kept.append(other)
-    assert kept == []
+    claim = CLAIMS[name]
+    assert [other for other in Verdict if other is not claim.verdict
+            and not refused(claim, judgement(name), verdict=other)] == []
     if claim.corrected is not None and claim.verdict is not Verdict.HOLDS:
         wrong = replace(judgement(name), corrected=claim.check(BROKEN[name]))
         assert list(contradictions(claim, wrong)), "a wrong repair is accepted"
@@ -83,36 +72,34 @@ def test_any_other_label_is_refused(name):
                        models=dict(claim.models) | {model: (subject, not accepted)}), model
 
 
-def refused(claim: Claim, found: Judgement, **changes) -> bool:
-    """Whether a changed label is refused at the door or contradicts what was found."""
+def refused(claim: Claim, judged: Judgement, **changes) -> bool:
+    """Whether a changed label is no claim or contradicts what the check saw."""
     try:
-        changed = replace(claim, **changes)
+        return any(contradictions(replace(claim, **changes), judged))
     except ValueError:
         return True
-    return any(contradictions(changed, found))
 
 
 @pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.hypothesis])
 def test_a_hypothesis_that_says_nothing_or_nothing_right_is_refused(name):
     claim = CLAIMS[name]
-    accepts = claim.hypothesis.accepts
-    turned = replace(
-        claim, hypothesis=Hypothesis("not", lambda *case, **named: not accepts(*case, **named)))
-    assert list(contradictions(turned, judge(turned)))
-    empty = replace(claim, hypothesis=Hypothesis("always", lambda *case, **named: True))
+    def judged(accepts):
+        changed = replace(claim, hypothesis=Hypothesis("other", accepts))
+        return list(contradictions(changed, judge(changed)))
+
+    assert judged(lambda *case, **named: not claim.hypothesis.accepts(*case, **named))
     with pytest.raises(ValueError, match="no case"):
-        judge(empty)
+        judged(lambda *case, **named: True)
 
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_broken_statement_is_refuted(name):
-    assert name in BROKEN, f"tests/mutants/theory_*.py: BROKEN has no wrong subject for {name}"
-    found = CLAIMS[name].check(BROKEN[name])
-    assert not found.holds, found.evidence
+    outcome = CLAIMS[name].check(BROKEN[name])
+    assert not outcome.holds, outcome.evidence
 
 
-def test_every_broken_statement_belongs_to_a_claim():
-    assert not BROKEN.keys() - CLAIMS.keys()
+def test_each_claim_and_no_other_has_a_broken_statement():
+    assert BROKEN.keys() == CLAIMS.keys()
 
 
 def test_the_ledger_is_long_enough():
@@ -127,10 +114,9 @@ def test_the_files_of_the_ledger_are_current():
 
 
 def test_a_changed_finding_would_be_seen_in_every_file():
-    changed = records()
-    name = next(row["id"] for row in changed if row["verdict"] == Verdict.FALSE.value)
-    altered = [row | {"evidence": "nothing"} if row["id"] == name else row for row in changed]
-    before, after = ledger.contents(changed), ledger.contents(altered)
+    name = next(row["id"] for row in records() if row["verdict"] == Verdict.FALSE.value)
+    altered = [row | {"evidence": "nothing"} if row["id"] == name else row for row in records()]
+    before, after = ledger.contents(records()), ledger.contents(altered)
     kept = {path.name for path in before if before[path] == after[path]}
     assert not kept & {"claims.json", "errata.md"}
 
@@ -151,10 +137,9 @@ def test_the_records_follow_their_schema():
 
 def test_every_quotation_was_found_at_its_place():
     """`cca-lab verify --papers FOLDER` writes the digest, once every quote stands in its place."""
-    found = json.loads(ledger.paths()["found"].read_text(encoding="utf-8"))
-    assert {name: quotes.fingerprint(claim) for name, claim in CLAIMS.items()} == found
-    moved = replace(CLAIMS["T1"], place="Theorem 2")
-    assert quotes.fingerprint(moved) != found["T1"]
+    digests = json.loads(ledger.paths()["found"].read_text(encoding="utf-8"))
+    assert {name: quotes.fingerprint(claim) for name, claim in CLAIMS.items()} == digests
+    assert quotes.fingerprint(replace(CLAIMS["T1"], place="Theorem 2")) != digests["T1"]
 
 
 @pytest.mark.skipif("CCA_LAB_PAPERS" not in os.environ, reason="the papers' texts are not shipped; "
@@ -165,8 +150,8 @@ def test_the_papers_have_every_quotation():
             for problem in quotes.problems(claim, papers[claim.paper])] == []
     for claim in CLAIMS.values():
         if claim.quotes:
-            assert any(
-                quotes.problems(replace(claim, quote=claim.quotes[0][::-1]), papers[claim.paper]))
+            turned = replace(claim, quote=claim.quotes[0][::-1])
+            assert any(quotes.problems(turned, papers[claim.paper]))
 
 
 PAPER = """# A title
@@ -188,20 +173,18 @@ Weights are sparse and dense.
 """
 
 
-@pytest.mark.parametrize(("quote", "place", "problem"),
-                         [("Weights are sparse, $$x", "Theorem 1", None),
-                          ("Weights are sparse,", "Section 4.1", None),
-                          ("Weights are sparse,", "Section 4", None),
-                          ("all is well", "Abstract", None), ("Weights are", "Eq. 8", None),
-                          ("Weights are sparse,", "Section 3", "not its place"),
-                          ("all is well", "Section 4.1", "not its place"),
-                          ("Weights are spare", "Theorem 1", "not in the paper"),
-                          ("sparse and dense", "Section 4.1", "not its place"),])
+@pytest.mark.parametrize(("quote", "place", "problem"), [
+    ("Weights are sparse, $$x", "Theorem 1", None), ("Weights are sparse,", "Section 4.1", None),
+    ("Weights are sparse,", "Section 4", None), ("all is well", "Abstract", None),
+    ("Weights are", "Eq. 8", None), ("Weights are sparse,", "Section 3", "not its place"),
+    ("all is well", "Section 4.1", "not its place"),
+    ("Weights are spare", "Theorem 1", "not in the paper"),
+    ("sparse and dense", "Section 4.1", "not its place")])
 def test_a_quotation_is_looked_up(tmp_path, quote, place, problem):
     for name in (name for names in quotes.FILES.values() for name in names):
         (tmp_path / name).write_text(PAPER, encoding="utf-8")
-    found = list(quotes.problems(claim(quote=quote, place=place), quotes.read(tmp_path)["DGA"]))
-    assert (found == []) if problem is None else problem in found[0]
+    told = list(quotes.problems(claim(quote=quote, place=place), quotes.read(tmp_path)["DGA"]))
+    assert (told == []) if problem is None else problem in told[0]
 
 
 def test_a_folder_without_the_texts_is_refused(tmp_path):
@@ -244,7 +227,6 @@ WRONG = dict(verdict=Verdict.FALSE, printed=3, corrected=2, repair="it is not",
              repaired=Strength.PROOF, weight=Weight.SLIP)
 SMALL = Hypothesis("n < 3", lambda n: n < 3)
 
-
 TOML = """["even"]
 paper = "CCA"
 place = "Section 1"
@@ -258,11 +240,10 @@ proof = "count"
 """
 
 
-@pytest.mark.parametrize(("texts", "message"),
-                         [((TOML, TOML), "'even' is taken or retired"),
-                          ((TOML.replace('"even"]', '"T2.open"]'),), "'T2.open' is taken or"),
-                          ((TOML + "colour = 1",), "colour is 1"),
-                          ((TOML + "sides = 'x'",), "sides is 'x'")])
+@pytest.mark.parametrize(("texts", "message"), [
+    ((TOML, TOML), "'even' is taken or retired"), ((TOML + "colour = 1",), "colour is 1"),
+    ((TOML.replace('"even"]', '"T2.open"]'),), "'T2.open' is taken or"),
+    ((TOML + "sides = 'x'",), "sides is 'x'")])
 def test_words_that_are_not_a_claim_s_are_refused(tmp_path, texts, message):
     paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
@@ -275,8 +256,8 @@ def test_words_and_code_are_joined(tmp_path, monkeypatch):
     path = tmp_path / "a.toml"
     path.write_text(TOML, encoding="utf-8")
     facts = ledger.read([path])
-    found = ledger.joined("even", facts["even"], Subjects(parity, 2))
-    assert found.quotes == (r"even, and \no escape",) and judge(found).printed.holds
+    joined = ledger.joined("even", facts["even"], Subjects(parity, 2))
+    assert joined.quotes == (r"even, and \no escape",) and judge(joined).printed.holds
     for code in (Subjects(parity, 2, models=(1,)), Subjects(parity, 2, sides=(1,)),
                  Subjects(parity, 2, within=bool)):
         with pytest.raises(ValueError, match="not those of its check"):
@@ -345,11 +326,10 @@ def test_unknown_ids_are_named():
 
 def test_run_tells_its_progress_and_finds_what_disagrees():
     told = []
-    found = ledger.run([claim(), claim(id="odd", printed=3),
-                        claim(id="unrepaired", **WRONG | {"corrected": 5})],
-                       lambda done, text: told.append((done, text)))
+    wrong = claim(id="unrepaired", **WRONG | {"corrected": 5})
+    judged = ledger.run([claim(), claim(id="odd", printed=3), wrong], lambda *now: told.append(now))
     assert told == [(0, "even"), (1, "odd"), (2, "unrepaired"), (3, "")]
-    assert ledger.failures(found) == ["odd", "unrepaired"]  # the last one's correction is refuted
+    assert ledger.failures(judged) == ["odd", "unrepaired"]
 
 
 def test_numbers_are_rounded_and_json_accepts_them():
@@ -359,19 +339,17 @@ def test_numbers_are_rounded_and_json_accepts_them():
 
 def test_writing_leaves_whole_files_only(tmp_path, monkeypatch):
     path = tmp_path / "docs" / "page.md"
-    monkeypatch.setattr(ledger, "contents", lambda records: {path: "new"})
-    assert ledger.write([]) == [path] and path.read_text() == "new"
-    monkeypatch.setattr(ledger, "contents", lambda records: {path: "newer"})
+    monkeypatch.setattr(ledger, "contents", lambda records: {path: records[0]})
+    assert ledger.write(["new"]) == [path] and path.read_text() == "new"
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk")))
     with pytest.raises(OSError, match="disk"):
-        ledger.write([])
+        ledger.write(["newer"])
     assert path.read_text() == "new"
 
 
 def test_pages_show_every_character_as_it_is():
-    found = ledger.run([claim(reading="a_1 | b* < c", **WRONG)])
-    pages = ledger.contents(found)
-    texts = {path.name: text for path, text in pages.items()}
+    written = ledger.contents(ledger.run([claim(reading="a_1 | b* < c", **WRONG)]))
+    texts = {path.name: text for path, text in written.items()}
     assert r"a\_1 \| b\* \< c" in texts["errata.md"]
     assert json.loads(texts["claims.json"])[0]["reading"] == "a_1 | b* < c"
 
@@ -383,16 +361,15 @@ def invoke(*arguments: str):
 
 
 def test_the_command_shows_a_row_and_explains():
-    shown = invoke("CCA.5.7x")
-    assert shown.exit_code == 0
+    shown, explained = invoke("CCA.5.7x"), invoke("CCA.5.7x", "--explain")
+    assert shown.exit_code == explained.exit_code == 0
     assert "32.43/6.42" in shown.output and "false as printed" in shown.output
-    explained = invoke("CCA.5.7x", "--explain")
-    assert explained.exit_code == 0 and "whether the time or the factor" in explained.output
+    assert "whether the time or the factor" in explained.output
 
 
 def test_the_command_names_an_unknown_claim():
-    refused = invoke("T0")
-    assert refused.exit_code == 2 and "T0" in refused.output
+    unknown = invoke("T0")
+    assert unknown.exit_code == 2 and "T0" in unknown.output
 
 
 def test_the_command_fails_and_writes_nothing_where_a_finding_disagrees(monkeypatch):
@@ -408,5 +385,4 @@ def test_the_command_writes_when_all_agree(monkeypatch):
     monkeypatch.setattr(verify.ledger, "write",
                         lambda records: written.append(records) or [Path("claims.json")])
     assert invoke().exit_code == 0 and len(written) == 1
-    assert invoke(
-        "even").exit_code == 0 and len(written) == 1  # a part of the ledger is not written
+    assert invoke("even").exit_code == 0 and len(written) == 1  # a part is not written

@@ -32,14 +32,11 @@ from tests.mutants.theory_forall import SLIPS, TENSOR_SLIPS
 
 z3 = pytest.importorskip("z3")
 THEOREMS = {theorem.name: theorem for theorem in report.THEOREMS}
-
-
-SMALL = {
-    "cca": {"group": 4,
-            "window": 6}, "streaming_llm": {"sinks": 2, "recent": 5, "positions": "original"},
-    "lococo": {"slots": 2, "sinks": 1, "heavy": 1,
-               "segment": 4}, "dga": {"group": 2, "choose": "blocks", "block": 7}
-}  # caches of a few tokens
+RUN = {name for theorem in report.THEOREMS for name in theorem.runs}
+SMALL = {"cca": {"group": 4, "window": 6},  # caches of a few tokens
+         "streaming_llm": {"sinks": 2, "recent": 5, "positions": "original"},
+         "lococo": {"slots": 2, "sinks": 1, "heavy": 1, "segment": 4},
+         "dga": {"group": 2, "choose": "blocks", "block": 7}}
 
 
 def needs(theorem: Theorem) -> None:
@@ -59,20 +56,19 @@ def test_none_of_the_statements_is_missing():
 
 @pytest.mark.parametrize("name", THEOREMS)
 def test_a_theorem_is_proved(name):
-    finding = prove(obligations(name))
-    assert finding.holds, finding.evidence
-    assert finding.numbers["proved"] == finding.numbers["obligations"] >= 1
+    outcome = prove(obligations(name))
+    assert outcome.holds and outcome.numbers["proved"] >= 1, outcome.evidence
 
 
 @pytest.mark.parametrize("name", THEOREMS)
 def test_what_a_theorem_assumes_is_possible(name):
     """A contradiction would prove anything, so some numbers must satisfy what is assumed."""
     possible = defaultdict(bool)
-    for one in obligations(name):
-        if not possible[one.name]:
-            known = [fact.term for fact in one.hypotheses]
-            possible[one.name] = smallest(known, z3.BoolVal(False), 10) is not None
-    assert all(possible.values()), [name for name, way in possible.items() if not way]
+    for obligation in obligations(name):
+        if not possible[obligation.name]:
+            known = [fact.term for fact in obligation.hypotheses]
+            possible[obligation.name] = smallest(known, z3.BoolVal(False), 10) is not None
+    assert [name for name, way in possible.items() if not way] == []
 
 
 @pytest.mark.parametrize("name", SLIPS)
@@ -82,9 +78,8 @@ def test_a_slip_in_the_code_breaks_its_proof(name):
     assert slip.function in THEOREMS[slip.theorem].runs
     owner, attribute = slip.place
     with patch.object(owner, attribute, slip.made()):
-        failed = (finding for one in THEOREMS[slip.theorem].obligations()
-                  if not (finding := prove([one], seconds=10)).holds)
-        assert any(" fails at " in finding.evidence for finding in failed)  # refuted, not given up
+        assert any(" fails at " in prove([obligation], seconds=10).evidence  # not given up
+                   for obligation in THEOREMS[slip.theorem].obligations())
 
 
 @pytest.mark.parametrize("name", TENSOR_SLIPS)
@@ -101,8 +96,7 @@ def test_a_slip_in_a_caches_tensors_shows_in_chunks(name, monkeypatch):
 
 
 def test_every_function_that_a_theorem_runs_has_a_slip():
-    named = {name for theorem in THEOREMS.values() for name in theorem.runs}
-    assert named == {slip.function for slip in SLIPS.values()}
+    assert RUN == {slip.function for slip in SLIPS.values()}
 
 
 def test_every_theorem_has_a_slip_or_says_that_it_runs_nothing():
@@ -114,7 +108,11 @@ def test_every_theorem_has_a_slip_or_says_that_it_runs_nothing():
 @pytest.mark.parametrize("theorem", report.THEOREMS, ids=lambda theorem: theorem.name)
 def test_a_theorem_runs_the_functions_that_it_names(theorem):
     needs(theorem)
-    missing = {code_of(name) for name in theorem.runs}
+    missing = set()  # code of the functions, under their decorators
+    for name in theorem.runs:
+        module, _, attribute = name.rpartition(".")
+        called = getattr(importlib.import_module(module), attribute)
+        missing.add(unwrap(getattr(called, "fn", called)).__code__)
 
     def note(frame, event, argument):
         if event == "call":
@@ -129,19 +127,11 @@ def test_a_theorem_runs_the_functions_that_it_names(theorem):
     assert not missing
 
 
-def code_of(name: str):
-    """The code of a function by its dotted name, under its decorators."""
-    module, _, attribute = name.rpartition(".")
-    called = getattr(importlib.import_module(module), attribute)
-    return unwrap(getattr(called, "fn", called)).__code__
-
-
 def test_every_index_function_is_in_a_theorem_or_a_plain_count():
     """A new function of `indices` needs a statement; these are sums of functions that have one."""
     public = {name for name, value in vars(indices).items()
               if callable(value) and getattr(value, "__module__", "") == indices.__name__}
-    named = {name.rpartition(".")[2] for theorem in THEOREMS.values() for name in theorem.runs}
-    assert public - named == {"CCAStep", "pooled_groups"}
+    assert public - {name.rpartition(".")[2] for name in RUN} == {"CCAStep", "pooled_groups"}
 
 
 # ----------------------------------------- the functions are the same for numbers, tensors, symbols
@@ -149,7 +139,7 @@ def test_every_index_function_is_in_a_theorem_or_a_plain_count():
 ROW = {"core_count": ("i", "g", "s"), "cca_columns": ("i", "j", "g", "s"),
        "sink_columns": ("i", "j", "s", "g"), "block_columns": ("i", "j", "g"),
        "closed_groups": ("i", "g"), "entry_columns": ("i", "s", "g", "k", "j", "j"),
-       "prompt_columns": ("i", "j", "one", "k", "j", "g"),
+       "prompt_columns": ("i", "j", 1, "k", "j", "g"),
        "blocks_columns": ("i", "k", "j", "g", "s"), "memory_columns": ("i", "j", "k", "g", "s"),
        "has_passed": ("i", "k"), "head_shift": ("i", "k", "g")}
 
@@ -162,8 +152,8 @@ def flat(value) -> list:
 def test_numbers_tensors_and_symbols_agree(name):
     called = getattr(indices, name)
     for g, s, j, k in [(1, 1, 0, 5), (3, 2, 1, 7), (2, 5, 4, 11)]:
-        values = {"g": g, "s": s, "j": j, "k": k, "one": 1}
-        others = [values[argument] for argument in ROW[name][1:]]
+        values = {"g": g, "s": s, "j": j, "k": k}
+        others = [values.get(argument, argument) for argument in ROW[name][1:]]
         wanted = [flat(called(i, *others)) for i in range(9)]
         by_tensor = [torch.as_tensor(x).expand(9).tolist()
                      for x in flat(called(torch.arange(9), *others))]
