@@ -46,10 +46,8 @@ def build(folder: Path) -> dict[str, float | None]:
     student(None, json.dumps(handed_in.solved(PART)), "a5_cca.txt")
     student(20, handed_in.solved(PART), "Copy of a5 (final).ipynb")
     student(14, handed_in.solved(PART, {"a5.2": HEAD + "    while True:\n        pass\n"}))
-    student(14, handed_in.solved(PART,
-                                 {"a5.2":
-                                      HEAD
-                                  + "    import os, signal\n    os.kill(os.getpid(), 9)\n"}))
+    student(14, handed_in.solved(PART, {"a5.2": HEAD + "    import os, signal\n    "
+                                                       "os.kill(os.getpid(), 9)\n"}))
     student(14, handed_in.solved(PART, {"a5.2": "while True:\n    pass\n"}))
     student(14, handed_in.solved(PART, {"a5.2": HEAD + '''
     hoard = []

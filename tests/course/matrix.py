@@ -64,9 +64,8 @@ def affected(part: str, changed: set[str]) -> list[CourseTask]:
         tree = ast.parse(source)
         defines[name] = {node.name for node in tree.body
                          if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
-            target.id for node in tree.body if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)}
+                             target.id for node in tree.body if isinstance(node, ast.Assign)
+                             for target in node.targets if isinstance(target, ast.Name)}
         uses[name] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     reached = {cell_of(task) for task in changed}
     while more := {name for name in uses for other in reached
@@ -114,5 +113,4 @@ def table() -> str:
     """Return the table of assignments in lab/README.md."""
     return "\n".join(f"| {part.id} | [{part.title}](release/{part.name}/{part.name}.ipynb) | "
                      f"{', '.join(part.walkthroughs)} | {part.minutes} | {part.points} | "
-                     f"{part.read or ''} |"
-                     for part in ASSIGNMENTS.values())
+                     f"{part.read or ''} |" for part in ASSIGNMENTS.values())

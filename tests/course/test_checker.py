@@ -163,10 +163,8 @@ def test_an_editor_instead_of_a_notebook(tmp_path, capsys):
     (tmp_path / "adapters.py").write_text(text.replace(
         head, f"{answer}\n\n\n{head}\n    return intervals(length, sinks, group, window)\n\n    "))
     run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c",
-                          "/dev/null",
-                          f"--rootdir={tmp_path}", str(tmp_path), "-m", "a5_2 or a5_4"],
-                         capture_output=True,
-                         text=True, check=False)
+                          "/dev/null", f"--rootdir={tmp_path}", str(tmp_path), "-m",
+                          "a5_2 or a5_4"], capture_output=True, text=True, check=False)
     assert "3 passed, 1 skipped" in run.stdout, run.stdout
     front.check_file(tmp_path / "adapters.py", COURSE)
     assert "a5.2 Which columns a row reads: 6 of 6" in capsys.readouterr().out

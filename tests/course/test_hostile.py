@@ -31,8 +31,7 @@ def grade(folder: Path, source: str, part: str = "a5", task: str = "a5.2") -> gr
     assignment = assignment_of(part)
     place = handed_in.hand_in(folder, "somebody", part, handed_in.filled(part, {task: source}))
     return grading.grade(assignment, place, COURSE / "release" / assignment.name
-                         / f"{assignment.name}.ipynb", "a seed",
-                         Limits(seconds=5, total=40))
+                         / f"{assignment.name}.ipynb", "a seed", Limits(seconds=5, total=40))
 
 
 def test_a_message_that_cannot_be_written_stops_nobody(tmp_path, capsys):
@@ -136,8 +135,7 @@ def test_no_message_carries_an_input_that_is_not_shown(tmp_path):
     return torch.zeros(length, 3, 2, dtype=torch.long)
 ''')
     told = json.dumps([finding["message"] for task in record["tasks"]
-                       for finding in task["findings"]
-                       if finding["shown"]])
+                       for finding in task["findings"] if finding["shown"]])
     shown = ["(1, 0, 1, 1)", "(6, 0, 2, 2)", "(8, 1, 2, 2)", "(9, 2, 3, 1)", "(13, 1, 3, 4)",
              "(20, 4, 5, 12)"]
     assert all(size in shown for size in told.replace("[", "]").split("]") if size.startswith("("))

@@ -29,9 +29,7 @@ def course(tmp_path):
 
 def nbgrader(folder: Path, *words: str) -> str:
     run = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder,
-                         capture_output=True, text=True,
-                         check=False,
-                         env=os.environ
+                         capture_output=True, text=True, check=False, env=os.environ
                          | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout + run.stderr

@@ -45,9 +45,8 @@ def test_every_adapter_is_there():
     assert text == release.adapters(COURSE)
     names = re.findall(r"^(?:    )?def (\w+)\(|^(\w+) = ", text, re.M)
     assert len(set(names)) == len(names), "two assignments give the same name"
-    assert len(re.findall(r"^def a\d+_\d+\(", text, re.M)) == sum(bool(task.properties)
-                                                                  for part in ASSIGNMENTS.values()
-                                                               for task in part.tasks)
+    assert len(re.findall(r"^def a\d+_\d+\(", text, re.M)) == sum(
+        bool(task.properties) for part in ASSIGNMENTS.values() for task in part.tasks)
 
 
 @every
@@ -117,9 +116,8 @@ def test_solutions_for_learners_hold_hint_and_solution_folded(part):
 @every
 def test_links_lead_somewhere(part):
     folder = COURSE / "release" / part.name
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)",
-                             "".join(cell.source for cell in student(part).cells
-                                    if cell.cell_type == "markdown")):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", "".join(
+        cell.source for cell in student(part).cells if cell.cell_type == "markdown")):
         assert target.startswith("http") or (folder / target).exists(), target
 
 

@@ -199,14 +199,11 @@ def loops(q, k, v, slopes, sinks, scale):
           {ORDER: 1}, "of about -900000"),
     Wrong("single precision in the merge", "a1.3", "return top, total, out",
           "return top.float(), total, out", {TWO: 1, EMPTY: 1, ORDER: 1}, "wanted float64"),
-    Wrong("NaN from two empty rows", "a1.3",
-          'torch.where(m == float("-inf"), torch.zeros_like(m), (m - top).exp())',
-          "(m - top).exp()", {EMPTY: 1}),
-    Wrong(
-        "an empty row has weight one", "a1.3", "top = torch.maximum(one[0], two[0])",
-        'top = torch.maximum(one[0], two[0])\n    '
-        'top = torch.where(top == float("-inf"), 0.0, top)',
-        {EMPTY: 1}),
+    Wrong("NaN from two empty rows", "a1.3", 'torch.where(m == float("-inf"), torch.zeros_like(m), '
+                                             '(m - top).exp())', "(m - top).exp()", {EMPTY: 1}),
+    Wrong("an empty row has weight one", "a1.3", "top = torch.maximum(one[0], two[0])",
+          'top = torch.maximum(one[0], two[0])\n    top = torch.where(top == float("-inf"), 0.0, '
+          'top)', {EMPTY: 1}),
     Wrong("no maximum in the merge", "a1.3", "top = torch.maximum(one[0], two[0])",
           "top = torch.zeros_like(one[0])", {TWO: 1, EMPTY: 1, ORDER: 1}, "the maximum"),
     Wrong("the maximum of the second part", "a1.3", "top = torch.maximum(one[0], two[0])",
@@ -217,10 +214,9 @@ def loops(q, k, v, slopes, sinks, scale):
           {TILED: 2, LARGE: 1, LOADS: 1}, "it has to be 1"),
     Wrong("a mask of -10000", "a1.4", 'float("-inf")', "-1e4", {LARGE: 1},
           "instead of minus infinity"),
-    Wrong(
-        "keys one by one", "a1.4", "keys, values = load(start, stop)",
-        "keys, values = (torch.cat(x) for x in zip(*[load(at, at + 1) for at in range(start, "
-        "stop)]))", {TILED: 2, LARGE: 1, LOADS: 1}, "start at multiples"),
+    Wrong("keys one by one", "a1.4", "keys, values = load(start, stop)",
+          "keys, values = (torch.cat(x) for x in zip(*[load(at, at + 1) for at in range(start, "
+          "stop)]))", {TILED: 2, LARGE: 1, LOADS: 1}, "start at multiples"),
     Wrong("single precision in tiles", "a1.4", "return torch.cat(outs)",
           "return torch.cat(outs).float()", {TILED: 2, LARGE: 1, LOADS: 1}, "wanted torch.float64"),
     Wrong("the diagonal tile is not masked", "a1.4", "masked_fill(column > row,",
@@ -245,13 +241,10 @@ def tiled(q, load, row_tile, key_tile, scale, slope, sink):
         outs.append(out / total)
     return torch.cat(outs)
 ''', {LARGE: 1}, "exp without the maximum"),
-    Wrong(
-        "tiles of the future are loaded", "a1.4", "for start in range(0, last, key_tile):\n      "
-        "      stop = min(start + key_tile, "
-        "last)", "for start in range(0, len(q), "
-        "key_tile):\n            stop = "
-        "min(start + key_tile, "
-        "len(q))", {LOADS: 1}, "are enough"),
+    Wrong("tiles of the future are loaded",
+          "a1.4", "for start in range(0, last, key_tile):\n            stop = min(start + "
+                  "key_tile, last)", "for start in range(0, len(q), key_tile):\n            stop = "
+                                     "min(start + key_tile, len(q))", {LOADS: 1}, "are enough"),
     Wrong("the rest of the rows is left out", "a1.4", "for first in range(0, len(q), row_tile):",
           "for first in range(0, max(1, len(q) // row_tile) * row_tile, row_tile):",
           {TILED: 2, LARGE: 1, LOADS: 1}, "shape"),

@@ -80,8 +80,7 @@ def new_report() -> dict[str, Any]:
     """Return the report of the right checkpoint; the control and the second seed are invented."""
     own = models.read(folder("plain") / "checkpoint")
     losses = {name: {kind: models.loss("gpt2-mini", kind, DATA_SEED, swapped)
-                     for kind in models.KINDS}
-              for name, swapped in ROWS_OF_BASE.items()}
+                     for kind in models.KINDS} for name, swapped in ROWS_OF_BASE.items()}
     losses["control"] = {"text": losses["full"]["text"] - 0.01, "answers":
                              losses["full"]["answers"] + 0.001}
     losses["seed 0"] = {kind: models.loss(own, kind, DATA_SEED) for kind in models.KINDS}
@@ -92,8 +91,7 @@ def new_report() -> dict[str, Any]:
                      / (losses["swapped"][kind] - losses["full"][kind]) for kind in models.KINDS}
               for name in ("seed 0", "seed 1")}
     return {"base": "gpt2-mini", "steps": 300, "data_seed": DATA_SEED, "text": models.held_out()[2],
-            "losses": losses,
-            "recovered": shares, "checkpoint": "seed 0"}
+            "losses": losses, "recovered": shares, "checkpoint": "seed 0"}
 
 
 # What is done to the folder of a right answer, by name.
@@ -266,11 +264,9 @@ def schedule(steps, last, warmup):
 
 WRONG = [
     Wrong("groups begin at the padding", "a10.1", "at = real[row]",
-          "at = torch.ones(length, dtype=torch.bool)",
-          {ALONE: 2}, "groups begin at the padding"),
+          "at = torch.ones(length, dtype=torch.bool)", {ALONE: 2}, "groups begin at the padding"),
     Wrong("1 / sqrt(D) whatever arrives", "a10.1", "dim**-0.5 if scaling is None else scaling",
-          "dim**-0.5",
-          {ONCE: 1}, "whatever the model"),
+          "dim**-0.5", {ONCE: 1}, "whatever the model"),
     Wrong("a scale of 0 is taken for none", "a10.1", "dim**-0.5 if scaling is None else scaling",
           "scaling or dim**-0.5", {ONCE: 1}, "whatever the model"),
     Wrong("padding behind reaches attend", "a10.1",
@@ -279,8 +275,7 @@ WRONG = [
           "key[row][:, to], value[row][:, to], scale); out[row, :, ~at] = "
           "0", {ALONE: 2}, "no padding may reach it"),
     Wrong("1 / sqrt(D) twice", "a10.1", "attend(query[row][:, at],",
-          "attend(query[row][:, at] * dim**-0.5,",
-          {ONCE: 1}, "on top of it"),
+          "attend(query[row][:, at] * dim**-0.5,", {ONCE: 1}, "on top of it"),
     Wrong("heads and tokens are not exchanged", "a10.1", "return out.transpose(1, 2)", "return out",
           {ALONE: 2, ONCE: 1}, "has shape"),
     Wrong("key heads are tiled", "a10.1",
@@ -288,20 +283,16 @@ WRONG = [
           "key.repeat(1, copies, 1, 1), value.repeat(1, copies, 1, 1)", {ALONE: 2},
           "different key heads"),
     Wrong("the logits at the token itself", "a10.2", "-logits[:, :-1].double()",
-          "-logits[:, 1:].double()",
-          {MEAN: 1, HALF: 1}, "not those before it"),
+          "-logits[:, 1:].double()", {MEAN: 1, HALF: 1}, "not those before it"),
     Wrong("all tokens count", "a10.2", "marked = known[:, 1:]", "marked = known[:, 1:] | True",
-          {MEAN: 1, HALF: 1},
-          "marked or not"),
+          {MEAN: 1, HALF: 1}, "marked or not"),
     Wrong("every row counts the same", "a10.2", "own = losses[rows][marked[rows]]",
-          "own = (losses[rows] * marked[rows]).sum(1) / "
-          "marked[rows].sum(1).clamp(min=1)", {MEAN: 1, HALF: 1},
-          "however many marks"),
+          "own = (losses[rows] * marked[rows]).sum(1) / marked[rows].sum(1).clamp(min=1)",
+          {MEAN: 1, HALF: 1}, "however many marks"),
     Wrong("sums in half precision", "a10.2", "logits[:, :-1].double()", "logits[:, :-1]", {HALF: 1},
           "bfloat16"),
     Wrong("a kind without marks", "a10.2", "own.mean().item() if len(own) else 0.0",
-          "own.mean().item()", {HALF: 1},
-          "finite"),
+          "own.mean().item()", {HALF: 1}, "finite"),
     Wrong("no warm-up at a new size", "a10.3", "(step - begin + 1) / warmup", "(step + 1) / warmup",
           {STEPS: 1}),
     Wrong("nothing was trained", "a10.4", "", files("untrained"), NO_MODEL, "nothing was trained"),
@@ -311,8 +302,7 @@ WRONG = [
     Wrong("the shipped model with noise", "a10.4", "", files("shipped with noise"), NO_MODEL,
           "or nearly"),
     Wrong("the shipped model in another basis", "a10.4", "", files("shipped in another order"),
-          NO_MODEL,
-          "behaves like"),
+          NO_MODEL, "behaves like"),
     Wrong("weights of the other family", "a10.4", "", files("of OPT"), NO_MODEL, "another model"),
     Wrong("weights that are not finite", "a10.4", "", files("with a number that is none"), NO_MODEL,
           "not finite"),
@@ -332,13 +322,11 @@ WRONG = [
           "the text differs"),
     Wrong("no steps", "a10.5", "", files("no steps"), {SHARES: 2}, "'steps' is missing"),
     Wrong("the row of the swap as full", "a10.5", "", files("the swap's row as full"),
-          {ROWS: 2, SHARES: 2},
-          "in place"),
+          {ROWS: 2, SHARES: 2}, "in place"),
     Wrong("one seed twice", "a10.5", "", files("one seed twice"), {SHARES: 2}, "are the same"),
     Wrong("shares in percent", "a10.5", "", files("percent"), {SHARES: 2}, "not in percent"),
     Wrong("rows of another seed", "a10.5", "", files("another seed's rows"),
-          {ROWS: 2, OWN: 2, SHARES: 2},
-          "another seed's"),
+          {ROWS: 2, OWN: 2, SHARES: 2}, "another seed's"),
     Wrong("the row of another model", "a10.5", "", files("the other model"), {OWN: 2},
           "another model's row"),
     Wrong("a control that attends with CCA", "a10.5", "", files("control with CCA"), {SHARES: 2},

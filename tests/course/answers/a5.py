@@ -81,11 +81,9 @@ WRONG = [
           "start = torch.minimum((sinks + group * cores - 1).clamp(min=0), row + "
           "1)", {ONCE: 2, WINDOW: 2}, "2 times"),
     Wrong("the row itself is left out", "a5.2", "raw + row + 1], dim",
-          "raw + torch.maximum(row, start)], dim",
-          {ONCE: 2, WINDOW: 2}, "never reads"),
+          "raw + torch.maximum(row, start)], dim", {ONCE: 2, WINDOW: 2}, "never reads"),
     Wrong("one token of the future", "a5.2", "raw + row + 1], dim",
-          "raw + (row + 2).clamp(max=length)], dim",
-          {FUTURE: 2}, "comes later"),
+          "raw + (row + 2).clamp(max=length)], dim", {FUTURE: 2}, "comes later"),
     Wrong("a core one row early", "a5.2", "(row + 1 - sinks - window) // group",
           "(row + 2 - sinks - window) // group", {WINDOW: 2, FUTURE: 2, ONCE: 2}),
     Wrong("a core one row late", "a5.2", "((row + 1 - sinks - window) // group).clamp(min=0)\n    "
@@ -99,11 +97,9 @@ WRONG = [
           "start = torch.where(row < sinks, 0 * row, sinks + group * "
           "cores)", {ONCE: 2}, "as a sink and in the window"),
     Wrong("tokens inside cores are not counted", "a5.3", "+= seen[:, core, None]",
-          "+= 0 * seen[:, core, None]",
-          {COUNTED: 2}, "tokens inside cores are not counted"),
+          "+= 0 * seen[:, core, None]", {COUNTED: 2}, "tokens inside cores are not counted"),
     Wrong("read or not, instead of how often", "a5.3", "return counts",
-          "return counts.clamp(max=1)", {COUNTED: 2},
-          "instead of how often"),
+          "return counts.clamp(max=1)", {COUNTED: 2}, "instead of how often"),
     Wrong("an example that is none", "a5.4", '"token": 3', '"token": 4',
           {"the printed formulas read a token twice or never": 2}, "exactly once"),
     Wrong("the accumulator does not shrink", "a5.5", "out * shrink +", "out +",
@@ -124,9 +120,7 @@ def blocked(q, table, load, tile, scale):
 ''', {LOADED: 1}),
     Wrong("floating division", "a5.6", "cycles, rest = divmod(length - plain, group)",
           "cycles, rest = int((length - plain) / group), int((length - plain) % group)\n    total "
-          "= float(total)",
-          {TRILLION: 1}),
+          "= float(total)", {TRILLION: 1}),
     Wrong("the last remainder is forgotten", "a5.6", " + rest * window + rest * (rest - 1) // 2",
-          "",
-          {SMALL: 1, TRILLION: 1, "no other group takes fewer pairs": 1}),
+          "", {SMALL: 1, TRILLION: 1, "no other group takes fewer pairs": 1}),
 ]

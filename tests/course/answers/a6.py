@@ -163,13 +163,9 @@ WRONG = [
           {HIGHEST: 1, TIES: 1}, "token 0 is not counted in the number"),
     Wrong("rounded down", "a6.2", "count = -(-len(scores) // every)",
           "count = max(1, len(scores) // every)", {HIGHEST: 1, TIES: 1}, "rounded down"),
-    Wrong(
-        "token 0 is not special", "a6.2", "sorted([0, *ranked[: count - 1]])",
-        "sorted(sorted(range(len(scores)), "
-        "key=lambda t: "
-        "(scores[t].item(), "
-        "t), "
-        "reverse=True)[:count])", {HIGHEST: 1, TIES: 1}, "no place of its own"),
+    Wrong("token 0 is not special", "a6.2", "sorted([0, *ranked[: count - 1]])",
+          "sorted(sorted(range(len(scores)), key=lambda t: (scores[t].item(), t), "
+          "reverse=True)[:count])", {HIGHEST: 1, TIES: 1}, "no place of its own"),
     Wrong("the short group at the end is lost", "a6.3", "return groups",
           "return [members for members in groups if len(members) == "
           "group]", {FULL: 1, SPAN: 1}, "lost"),
@@ -189,10 +185,9 @@ WRONG = [
     Wrong("the own token is missing", "a6.4", "raw = row <= row[:, None]",
           "raw = row < row[:, None]", {ONCE: 1, EQUAL: 1, LARGE: 1},
           "row 0 reads token 0 no times"),
-    Wrong(
-        "an empty table", "a6.4", "", "def reads(length, groups, window):\n"
-        "    return torch.eye(length, len(groups) + length, dtype=torch.bool)\n",
-        {BEHIND: 1, FUTURE: 1, ONCE: 1, EQUAL: 1, LARGE: 1}),
+    Wrong("an empty table", "a6.4", "",
+          "def reads(length, groups, window):\n    return torch.eye(length, len(groups) + length, "
+          "dtype=torch.bool)\n", {BEHIND: 1, FUTURE: 1, ONCE: 1, EQUAL: 1, LARGE: 1}),
     Wrong("group and members", "a6.4", "raw[:, members] &= ~old[:, None]",
           "raw[:, members] &= (members[-1] > row - window - 1)[:, "
           "None]", {ONCE: 1, EQUAL: 1, LARGE: 1}, "both pooled and raw"),
@@ -203,28 +198,22 @@ WRONG = [
           {BEHIND: 1, FUTURE: 1, ONCE: 1, EQUAL: 1, LARGE: 1}, "that is full attention"),
     Wrong("the first member judges", "a6.5", "q[members[-1]]", "q[members[0]]",
           {EQUAL: 1, LARGE: 1}, "first member judges"),
-    Wrong(
-        "a slice from the first member to the last", "a6.5", "    for members in groups:\n",
-        "    for members in groups:\n        members = list(range(members[0], members[-1] + "
-        "1))\n", {EQUAL: 1, LARGE: 1}, "focal tokens between"),
+    Wrong("a slice from the first member to the last", "a6.5", "    for members in groups:\n",
+          "    for members in groups:\n        members = list(range(members[0], members[-1] + "
+          "1))\n", {EQUAL: 1, LARGE: 1}, "focal tokens between"),
     Wrong("the mean of the members", "a6.5", "(scale * k[members] @ q[members[-1]]).softmax(dim=0)",
           "torch.ones(len(members), dtype=q.dtype) / len(members)", {EQUAL: 1, LARGE: 1},
           "weigh the same"),
-    Wrong(
-        "pooled columns are ignored", "a6.5", "~reads(len(q), groups, window)", "~(reads(len(q), "
-        "groups, window) "
-        "& "
-        "(torch.arange(len(scores[0])) "
-        ">= "
-        "len(groups)))", {EQUAL: 1, LARGE: 1}, "the pooled columns are not read"),
+    Wrong("pooled columns are ignored", "a6.5", "~reads(len(q), groups, window)",
+          "~(reads(len(q), groups, window) & (torch.arange(len(scores[0])) >= len(groups)))",
+          {EQUAL: 1, LARGE: 1}, "the pooled columns are not read"),
     Wrong("the mean of the members' keys", "a6.5", "keys.append(weights @ k[members])",
           "keys.append(k[members].mean(dim=0))", {EQUAL: 1, LARGE: 1},
           "plain mean of its members' keys"),
-    Wrong(
-        "no maximum is subtracted", "a6.5",
-        'scores.masked_fill(~reads(len(q), groups, window), float("-inf"))'
-        ".softmax(dim=-1)", "scores.exp() * reads(len(q), groups, window)\n"
-        "    weights = weights / weights.sum(dim=-1, keepdim=True)", {LARGE: 1}, "maximum"),
+    Wrong("no maximum is subtracted", "a6.5", 'scores.masked_fill(~reads(len(q), groups, window), '
+                                              'float("-inf"))' ".softmax(dim=-1)",
+          "scores.exp() * reads(len(q), groups, window)\n    weights = weights / "
+          "weights.sum(dim=-1, keepdim=True)", {LARGE: 1}, "maximum"),
     Wrong("torch.isclose for the place", "a6.7",
           "((after == before) | (after.isnan() & before.isnan()))",
           "torch.isclose(after, before, equal_nan=True)", {PLACE: 0.5}, "the billionth of the key"),

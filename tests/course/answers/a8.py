@@ -196,8 +196,7 @@ def int8_keys(q, k, scale):
 
 WRONG = [
     Wrong("a typing error in one key", "a8.1", '"row 5 in the chunk": [0, 3',
-          '"row 5 in chunk": [0, 3',
-          {HAND: 2 - 1.67}, "Nobody asks for 'row 5 in chunk'"),
+          '"row 5 in chunk": [0, 3', {HAND: 2 - 1.67}, "Nobody asks for 'row 5 in chunk'"),
     Wrong("a set for a list", "a8.1", "[0, 5, 6], \"row 6\"", "{0, 5, 6}, \"row 6\"", {HAND: 2},
           "a set, wanted"),
     Wrong("evicted before the row attends", "a8.1", "[0, 4, 5, 6]", "[0, 5, 6]", {HAND: 2 - 1.67},
@@ -274,8 +273,7 @@ def streaming_step(state, q, k, v, scale, sinks, recent):
     Wrong("recent tokens are kept as a view", "a8.3", "", KEEPS.replace(
         "KEEP", "last = entries[:, :, :, start:]"), {S_BYTES: 1}, "is a view"),
     Wrong("-0 for no recent tokens", "a8.3", "tokens >= total - recent)",
-          "tokens >= total - recent) | (recent == 0)",
-          {S_EDGES: 1, S_BYTES: 1}),
+          "tokens >= total - recent) | (recent == 0)", {S_EDGES: 1, S_BYTES: 1}),
     Wrong("-0 for no recent tokens, with a right mask", "a8.3", "", KEEPS.replace(
         "KEEP", "last = entries[:, :, :, old:][:, :, :, "
                 "-recent:].clone()"), {S_BYTES: 1}, "recent 0: after"),
@@ -296,25 +294,21 @@ def streaming_step(state, q, k, v, scale, sinks, recent):
         "KEEP", "first, last = first * (k.shape[2] == 1), last * (k.shape[2] == "
                 "1)"), {S_CHUNKS: 1, S_BYTES: 1}),
     Wrong("positions are stored as int64", "a8.3", '"seen": total}',
-          '"seen": total, "tokens": tokens[stay]}',
-          {S_BYTES: 1}, "int64"),
+          '"seen": total, "tokens": tokens[stay]}', {S_BYTES: 1}, "int64"),
     Wrong("a core one row early", "a8.4", "max(0, (row + 1 - sinks", "max(0, (row + 2 - sinks",
           CORES, "one row early"),
     Wrong("a core one row late", "a8.4", "max(0, (row + 1 - sinks", "max(0, (row - sinks", CORES,
           "one row late"),
     Wrong("judged by one query head", "a8.4", ".mean(dim=2)[:, :, None]", "[:, :, 0][:, :, None]",
-          CORES,
-          "the first head only"),
+          CORES, "the first head only"),
     Wrong("raw tokens are never dropped", "a8.4",
           "        drop = group * (cores(row + 1) - cores(row))\n",
           "        drop = 0\n", CORES, "still read raw"),
     Wrong("a view of the window is kept", "a8.4", "[:, :, drop:].clone()",
-          "[:, :, drop:].contiguous()", {C_BYTES: 2},
-          "is a view"),
+          "[:, :, drop:].contiguous()", {C_BYTES: 2}, "is a view"),
     Wrong("copied after single tokens only", "a8.4", "(now[name][:, :, drop:].clone() for",
-          "(now[name][:, :, drop:] if q.shape[2] > 1 else now[name][:, :, drop:].clone() "
-          "for", {C_BYTES: 2},
-          "is a view"),
+          "(now[name][:, :, drop:] if q.shape[2] > 1 else now[name][:, :, drop:].clone() for",
+          {C_BYTES: 2}, "is a view"),
     Wrong("an empty slice is not copied", "a8.4", "k[:, :, :0].clone()", "k[:, :, :0]",
           {C_BYTES: 2}, "is a view"),
     Wrong("groups begin at token 0", "a8.4", "", '''
@@ -346,31 +340,23 @@ def cores_step(state, q, k, v, scale, sinks, group, window):
           "(scale * judge @ members.transpose(-1, -2)).softmax(-1).mean(2, keepdim=True)", CORES,
           "average the queries"),
     Wrong("groups are pooled with equal weights", "a8.4", "weights = (scale * judge",
-          "weights = (0 * judge", CORES,
-          "plain mean"),
+          "weights = (0 * judge", CORES, "plain mean"),
     Wrong("the peak is the end", "a8.5", "entry * max(entries(t) for t in last)",
-          "entry * entries(length)",
-          {PEAK: 1, TRILLION: 1}, "the peak"),
+          "entry * entries(length)", {PEAK: 1, TRILLION: 1}, "the peak"),
     Wrong("cores wait uncounted", "a8.5", "behind // group + behind",
-          "max(0, (t - sinks - window) // group) + behind",
-          {END: 1, PEAK: 1, TRILLION: 1}),
+          "max(0, (t - sinks - window) // group) + behind", {END: 1, PEAK: 1, TRILLION: 1}),
     Wrong("counted in a loop", "a8.5", "    last = range(max(0, length - group + 1), length + 1)",
           "    if length > 10**6:\n        raise TimeoutError\n    last = range(length + "
           "1)", {TRILLION: 1}),
-    Wrong("floating division", "a8.5", "(t + 1 - sinks - window) // group)", "int((t + 1 - sinks - "
-                                                                             "window) / group))\n  "
-                                                                             "  entry = "
-                                                                             "float(entry)",
+    Wrong("floating division", "a8.5", "(t + 1 - sinks - window) // group)",
+          "int((t + 1 - sinks - window) / group))\n    entry = float(entry)",
           {END: 1, PEAK: 1, TRILLION: 1}, "divide with //"),
-    Wrong("the state is not reordered", "a8.6", "x[rows] if", "x[rows.clamp(max=0) + "
-                                                              "torch.arange(width).clamp(max="
-                                                              "len(x) - 1)] "
-                                                              "if", {BEAM: 2, CALLS: 1},
-          "the rows of the cache, or"),
+    Wrong("the state is not reordered", "a8.6", "x[rows] if",
+          "x[rows.clamp(max=0) + torch.arange(width).clamp(max=len(x) - 1)] if",
+          {BEAM: 2, CALLS: 1}, "the rows of the cache, or"),
     Wrong("only the keys are reordered", "a8.6", "x[rows] if isinstance(x, torch.Tensor)",
           "x[rows if name == 'key' or len(x) < width else slice(None)] if isinstance(x, "
-          "torch.Tensor)",
-          {BEAM: 2, CALLS: 1}, "or of some of its tensors"),
+          "torch.Tensor)", {BEAM: 2, CALLS: 1}, "or of some of its tensors"),
     Wrong("the likeliest next word, not the largest sum", "a8.6", "(totals[:, None] + scores)",
           "(0 * totals[:, None] + scores)", {BEAM: 2, CALLS: 1}, "the sums are forgotten"),
     Wrong("the texts stay where they are", "a8.6", "torch.cat([texts[rows], ",
@@ -388,15 +374,13 @@ def cores_step(state, q, k, v, scale, sinks, group, window):
     for _ in range(length):
 ''', {CALLS: 1}, "first the one row"),
     Wrong("one call more", "a8.6", "    return texts", "    step(state, tokens)\n    return texts",
-          {CALLS: 1},
-          "step was called 4 times, wanted 3"),
+          {CALLS: 1}, "step was called 4 times, wanted 3"),
     Wrong("codes are cut off, not rounded", "a8.7", ".round()", "", {CODES: 1}, "nearest integer"),
     Wrong("128 steps", "a8.7", "/ 127", "/ 128", {CODES: 1, BOUND: 1}, "its code is 127"),
     Wrong("the size of a key of zeros is clamped", "a8.7", "    size = k.abs().amax(dim=-1) / 127",
           "    size = (k.abs().amax(dim=-1) / 127).clamp(min=1e-12)", {CODES: 1}, "the key is 0"),
     Wrong("codes of a key of zeros", "a8.7", "    return codes, size",
-          "    codes[size == 0] = -128\n    return codes, size",
-          {CODES: 1}, "the key is 0"),
+          "    codes[size == 0] = -128\n    return codes, size", {CODES: 1}, "the key is 0"),
     Wrong("the bound has a whole size", "a8.7", "scale * 0.5 * size", "scale * size", {BOUND: 1},
           "no key within half"),
     Wrong("the length of the query instead of its absolute sum", "a8.7",

@@ -127,11 +127,10 @@ def pool_is_right(pool):
           "returned None"),
     Wrong("a part that is none", "a9.1", "scores[9] = nothing, nothing, nothing",
           "scores[9] = nothing, nothing, float('inf')", {MERGE: 1, MERGE_MORE: 2}, "finite parts"),
-    Wrong("no empty rows", "a9.1", "    scores[7, :2], scores[8, 2:], scores[9] = nothing, "
-                                   "nothing, nothing\n    scores[10, :2], scores[10, 2:] = "
-                                   "nothing, -5\n    scores[11, 2:], scores[11, :2] = nothing, "
-                                   "-5\n", "",
-          {MERGE_MORE: 2 - 1.43}),
+    Wrong("no empty rows", "a9.1",
+          "    scores[7, :2], scores[8, 2:], scores[9] = nothing, nothing, nothing\n    scores[10, "
+          ":2], scores[10, 2:] = nothing, -5\n    scores[11, 2:], scores[11, :2] = nothing, -5\n",
+          "", {MERGE_MORE: 2 - 1.43}),
     Wrong("only the accumulator over the sum is compared, with random scores", "a9.1", "", '''
 def merge_is_right(merge):
     scores, values = normal(4, 6), normal(6, 2, seed=1)
@@ -165,10 +164,9 @@ def attention_is_right(attention):
 ''', {ATTENTION: 1 - 0.2, ATTENTION_MORE: 3}),
     Wrong("nothing terrible where nobody looks", "a9.2", 'for bad in (float("nan"), 1e7):',
           "for bad in ():", {ATTENTION_MORE: 3 - 2.4}),
-    Wrong("the whole table is compared", "a9.3", "if [list(range(*span)) for span in spans] != "
-                                                 "[list(range(n)), list(range(last + n * group, "
-                                                 "last + row + 1))]:",
-          "if spans != [[0, n], [last + n * group, last + row + 1]]:",
+    Wrong("the whole table is compared", "a9.3",
+          "if [list(range(*span)) for span in spans] != [list(range(n)), list(range(last + n * "
+          "group, last + row + 1))]:", "if spans != [[0, n], [last + n * group, last + row + 1]]:",
           {TABLE: 1, TABLE_MORE: 2}, "puts empty intervals"),
     Wrong("only that each token is read once", "a9.3", "", '''
 def intervals_are_right(intervals):
