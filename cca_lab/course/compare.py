@@ -187,6 +187,11 @@ def show(got: Tensor, wanted: Tensor, wrong: Tensor, what: str) -> str:
     return f"{where} is {describe(came)}, wanted {describe(right)}{more}"
 
 
+def many(n: int, what: str, plural: str = "") -> str:
+    """Return "1 token" or "2 tokens"."""
+    return f"{n} {what if n == 1 else plural or what + 's'}"
+
+
 def describe(value: Any) -> str:
     """Return a value in a few characters, for a message."""
     if isinstance(value, Tensor):

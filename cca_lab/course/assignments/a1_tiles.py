@@ -10,6 +10,7 @@ from torch import Tensor
 from cca_lab.course.compare import (
     by_hand,
     describe,
+    many,
     need_close,
     need_equal,
     need_items,
@@ -22,11 +23,6 @@ from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, 
 # The one matrix behind the checks of a1, and what usual mistakes give.
 
 INF = float("inf")
-
-
-def number(count: int, noun: str) -> str:
-    """Return such as "1 row" or "2 rows"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def need_double(got: Any, wanted: Tensor, what: str,
@@ -120,11 +116,11 @@ def inputs(draw: Draw, batch: int, kv: int, share: int,
 
 # a1.2: loops
 
-def compared(answer: Answer, draw: Draw, sizes: Sequence[tuple[int, int, int, int]]) -> None:
+def compared(answer: Answer, draw: Draw, sizes: Sequence[tuple[int, ...]]) -> None:
     """Compare the loops with one matrix, for (batch, KV heads, query heads for each, length)."""
     for batch, kv, share, length in sizes:
         given, scale = inputs(draw, batch, kv, share, length), 0.25 + draw.random() / 2
-        with case(f"batch {batch}, {number(kv * share, 'query head')}, {number(kv, 'KV head')}, "
+        with case(f"batch {batch}, {many(kv * share, 'query head')}, {many(kv, 'KV head')}, "
                   f"length {length}"):
             need_double(answer(*given, scale), dense(*given, scale), "the output",
                         usual_causes(*given, scale))
@@ -144,24 +140,23 @@ def many_heads(answer: Answer, draw: Draw) -> None:
                             *(drawn if draw.secret else [])])
 
 
-def need_output(got: Any, length: int) -> Tensor:
-    """Return outputs of one head if they have the right shape and dtype, whatever their values."""
-    return need_double(got, got if isinstance(got, Tensor) and got.shape == (1, 1, length, 3)
-                       else torch.zeros(1, 1, length, 3, dtype=torch.float64), "the output")
-
-
 def no_future(answer: Answer, draw: Draw) -> None:
     """Tokens are changed: earlier rows stay, later rows move."""
+    def need_output(got: Any) -> Tensor:  # of any values
+        right = isinstance(got, Tensor) and got.shape == (1, 1, length, 3)
+        return need_double(got, got if right else torch.zeros(1, 1, length, 3).double(),
+                           "the output")
+
     for length, token in [(2, 1), (4, 2), (7, draw.randint(1, 6) if draw.secret else 3)]:
         q, k, v, slopes, sinks = inputs(draw, 1, 1, 1, length)
         slopes = slopes.clamp(max=0.2)
         with case(f"length {length}, key and value {token} changed"):
-            before = need_output(answer(q, k, v, slopes, sinks, 0.5), length)
+            before = need_output(answer(q, k, v, slopes, sinks, 0.5))
             for changed, what in ((k, "key"), (v, "value")):
                 other = changed.clone()
                 other[:, :, token:] += 1 + draw.normal(*changed[:, :, token:].shape).abs()
                 pair = (other, v) if what == "key" else (k, other)
-                after = need_output(answer(q, *pair, slopes, sinks, 0.5), length)
+                after = need_output(answer(q, *pair, slopes, sinks, 0.5))
                 moved = (after - before).abs().amax(dim=-1)[0, 0]
                 if (moved[:token] > 1e-9).any():
                     row = int((moved[:token] > 1e-9).nonzero()[0])
@@ -202,7 +197,7 @@ def need_part(got: Any, wanted: tuple[Tensor, Tensor, Tensor],
                     {cause: both[at - 1] for cause, both in (causes or {}).items()})
 
 
-def merged(answer: Answer, draw: Draw, size: tuple[int, int, int], scale: float = 1.0) -> None:
+def merged(answer: Answer, draw: Draw, size: tuple[int, ...], scale: float = 1.0) -> None:
     """Cut rows of scores in two and merge the parts."""
     rows, first, second = size
     scores, values = draw.normal(rows, first + second, scale=scale), draw.normal(first + second, 2)
@@ -216,8 +211,8 @@ def merged(answer: Answer, draw: Draw, size: tuple[int, int, int], scale: float 
         return f1 * s1 + f2 * s2, f1[:, None] * a1 + f2[:, None] * a2
 
     right, added = both(e1, e2), both(torch.ones_like(e1), torch.ones_like(e2))
-    with case(f"{number(rows, 'row')}, parts of {number(first, 'key')} and "
-              f"{number(second, 'key')}"):
+    with case(f"{many(rows, 'row')}, parts of {many(first, 'key')} and "
+              f"{many(second, 'key')}"):
         need_part(answer(*halves), part_of(scores, values),
                   {"the two factors are swapped": both(e2, e1),
                    "powers of 2 are taken instead of e": both(b1, b2),
@@ -263,14 +258,14 @@ def merge_any(answer: Answer, draw: Draw) -> None:
 # a1.4: tiles
 
 # Length, rows, keys of a tile. At length 1 mistakes look alike, so it is not the first.
-TILES = [(2, 1, 1), (1, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4), (12, 5, 7), (4, 9, 9)]
+TILES: list[tuple[int, ...]] = [(2, 1, 1), (1, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4),
+                                (12, 5, 7), (4, 9, 9)]
 Given = tuple[Tensor, Tensor, Tensor, float, float, float]  # q, k, v, scale, slope, sink
 
 
-def tile_sizes(draw: Draw) -> list[tuple[int, int, int]]:
+def tile_sizes(draw: Draw) -> list[tuple[int, ...]]:
     """Return (length, rows of a tile, keys of a tile)."""
-    more = draw.sizes(5, (1, 25), (1, 8), (1, 8)) if draw.secret else []
-    return [*TILES, *more]
+    return TILES + (draw.sizes(5, (1, 25), (1, 8), (1, 8)) if draw.secret else [])
 
 
 def given_for(draw: Draw, length: int, large: float = 0.0) -> Given:
@@ -283,18 +278,6 @@ def given_for(draw: Draw, length: int, large: float = 0.0) -> Given:
         slope, sink = slope * large, draw.uniform(-large, large)
     # Multiples of 1/64: a number times a tensor of integers is float32 in torch, and exact here.
     return q, k, v, scale, round(64 * slope) / 64, round(64 * sink) / 64
-
-
-def causes_of(given: Given, heads: tuple, keys: int) -> dict[str, Tensor]:
-    """Return what usual mistakes in tiles give."""
-    (q, k, v, scale, slope, sink), length = given, len(given[0])
-    step = torch.arange(length)[:, None] - torch.arange(length)
-    scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
-    wrong = {"the accumulator does not shrink when the maximum grows":
-                 uncorrected(scores, v, keys, sink)[None, None],
-             "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
-                 dense(*heads[:4], 2 * heads[4], scale)}
-    return wrong | usual_causes(*heads) if length > 1 else {}
 
 
 def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = "") -> int:
@@ -314,13 +297,20 @@ def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = ""
         loaded += stop - start
         return k[start:stop], v[start:stop]
 
-    with case(f"length {length}, tiles of {number(rows, 'row')} and {number(keys, 'key')}{what}"):
+    with case(f"length {length}, tiles of {many(rows, 'row')} and {many(keys, 'key')}{what}"):
         got = answer(q, load, rows, keys, scale, slope, sink)
         heads = (q[None, None], k[None, None], v[None, None],
                  torch.tensor([slope], dtype=torch.float64),
                  torch.tensor([sink], dtype=torch.float64), scale)
-        causes = causes_of(given, heads, keys) if not what else {
-            "masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
+        step = torch.arange(length)[:, None] - torch.arange(length)
+        scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
+        causes = {"masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
+        if not what:
+            causes = {} if length == 1 else {
+                "the accumulator does not shrink when the maximum grows":
+                    uncorrected(scores, v, keys, sink)[None, None],
+                "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
+                    dense(*heads[:4], 2 * heads[4], scale)} | usual_causes(*heads)
         need_double(got, dense(*heads)[0, 0], "the output",
                     {cause: wrong[0, 0] for cause, wrong in causes.items()})
     return loaded
@@ -351,7 +341,7 @@ def tiled_reads(answer: Answer, draw: Draw) -> None:
         loaded = run_tiled(answer, given_for(draw, length), rows, keys)
         lasts = [min(first + rows, length) for first in range(0, length, rows)]
         most = sum(min(length, -(-last // keys) * keys) for last in lasts)
-        with case(f"length {length}, tiles of {number(rows, 'row')} and {number(keys, 'key')}"):
+        with case(f"length {length}, tiles of {many(rows, 'row')} and {many(keys, 'key')}"):
             if loaded > most:
                 raise Mistake(f"{loaded} keys were loaded, {most} are enough: are tiles loaded "
                               "that lie wholly in the future, or again for each row of a tile?")
@@ -378,7 +368,7 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
         for tile in tiles or (length, length + 3):
             stuck = {"the accumulator does not shrink when the maximum grows":
                          uncorrected(masked, v, tile)}
-            with case(f"{rows} {'query' if rows == 1 else 'queries'}, {number(length, 'key')}, "
+            with case(f"{rows} {'query' if rows == 1 else 'queries'}, {many(length, 'key')}, "
                       f"tiles of {tile}"):
                 need_double(answer(q, k, v, tile), masked.softmax(-1) @ v, "the output",
                             causes | stuck if length > 1 else {})
@@ -398,7 +388,7 @@ def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int
                             8 * dim * length,
                         "a number has one byte, not two": wanted["bytes"] // 2},
               "scores": {"the tile is larger than the text, and not cut off": tile * tile}}
-    with case(f"length {length}, {number(dim, 'feature')}, tiles of {tile}"):
+    with case(f"length {length}, {many(dim, 'feature')}, tiles of {tile}"):
         got = answer(*size)
         need_keys(got, wanted)
         for key, right in wanted.items():
@@ -427,8 +417,8 @@ def costs_large(answer: Answer, draw: Draw) -> None:
         keys = tile * (whole * whole + whole) // 2
         need_costs(answer, (length, dim, tile),
                    {"flops": 4 * dim * (tile * keys + rest * length),
-                    "bytes": 4 * dim * (keys + (length if rest else 0) + length), "scores":
-                        tile * tile})
+                    "bytes": 4 * dim * (keys + (length if rest else 0) + length),
+                    "scores": tile * tile})
 
 
 # a1.7: backward
@@ -465,14 +455,14 @@ def run_backward(answer: Answer, draw: Draw, which: int) -> None:
     more = draw.sizes(4, (1, 6), (2, 9)) if draw.secret else []
     for rows, keys in [(1, 2), (1, 1), (1, 3), (4, 4), (3, 6), *more]:
         scores, sink, upstream = draw.normal(rows, keys), draw.normal(rows), draw.normal(rows, keys)
-        what = f"{number(rows, 'row')}, {number(keys, 'key')}"
+        what = f"{many(rows, 'row')}, {many(keys, 'key')}"
         gradients(answer, scores, sink, upstream, which, what)
         masked = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None], -INF)
         gradients(answer, masked, sink, upstream, which, f"{what}, a causal mask")
     scores = draw.normal(400, 4)
     over = scores[scores.softmax(-1).sum(-1) > 1][:8]
     gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4),
-              which, f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more "
+              which, f"{many(len(over), 'row')}, 4 keys, weights that add up to a little more "
                      "than 1 by rounding")
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import product
 from math import log, prod, sqrt
 from numbers import Real
+from typing import Any
 
 import torch
 from scipy.stats import binom, norm
@@ -470,7 +471,7 @@ def near(got: object, what: str) -> Fraction:
     return Fraction(need_number(got, what)).limit_denominator(10**6)
 
 
-def law_of(got: object) -> tuple[list[Fraction], list[Fraction], int, Fraction, Fraction]:
+def law_of(got: Any) -> tuple[list[Fraction], list[Fraction], int, Fraction, Fraction]:
     """Return values, chances, length, rho and x of an example that satisfies the hypotheses."""
     keys = ("values", "chances", "length", "rho", "x")
     need_keys(got, keys)
@@ -552,10 +553,10 @@ def settings(draw: Draw, longest: int) -> Iterator[tuple[float, float, int, floa
                                                        draw.randint(1, int(4.5 * large)) / 4))
 
 
-def check_sides(answer: Answer, key: str,
-                cases: Iterator[tuple[float, float, int, float, float]]) -> None:
-    """Compare one side for a list of settings."""
-    for large, chance, length, rho, x in cases:
+def check_sides(answer: Answer, draw: Draw, key: str,
+                long: list[tuple[float, float, int, float, float]] | None = None) -> None:
+    """Compare one side for rows that can be counted by their large values, or for long ones."""
+    for large, chance, length, rho, x in long or settings(draw, 60):
         with case(f"large {large:g}, chance {chance:g}, length {length}, rho {rho:g}, x {x:g}"):
             got = answer(large, chance, length, rho, x)
             if not isinstance(got, dict) or set(got) != {"sparse", "repaired"}:
@@ -564,23 +565,13 @@ def check_sides(answer: Answer, key: str,
             need_equal(got[key], two_sides(large, chance, length, rho, x)[key], key, tolerance=1e-8)
 
 
-def sparse_chance(answer: Answer, draw: Draw) -> None:
-    """P_sparse of rows that can still be counted by their number of large values."""
-    check_sides(answer, "sparse", settings(draw, 60))
-
-
-def repaired_bound(answer: Answer, draw: Draw) -> None:
-    """The repaired right side at x, above and below the values and at them."""
-    check_sides(answer, "repaired", settings(draw, 60))
-
-
 def both_long(answer: Answer, draw: Draw) -> None:
     """Lengths at which the number of rows no longer fits a floating point number."""
     for length in (1500, 3000):
         large = float(draw.randint(8, 30))
-        rho = undecided(large, 1 / 128)
         for key in ("sparse", "repaired"):
-            check_sides(answer, key, iter([(large, 1 / 128, length, rho, large - 0.25)]))
+            check_sides(answer, draw, key, [(large, 1 / 128, length, undecided(large, 1 / 128),
+                                             large - 0.25)])
 
 
 ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yourself",
@@ -612,8 +603,8 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
     CourseTask("a2.7", "too_much", "An example against Theorem 1", 15, 2, 4, (
         Property("the printed bound promises too much in the middle", 2, refuted),)),
     CourseTask("a2.8", "two_values", "The repaired bound, predicted", 20, 3, 4, (
-        Property("the chance of a sparse row", 1, sparse_chance),
-        Property("the repaired bound at one x", 1, repaired_bound),
+        Property("the chance of a sparse row", 1, partial(check_sides, key="sparse")),
+        Property("the repaired bound at one x", 1, partial(check_sides, key="repaired")),
         Property("both for thousands of tokens", 1, both_long, hidden=True))),
     CourseTask("a2.9", "head_picture", "What a head's picture shows", 30, 2, 4, (), read=3),
 ))

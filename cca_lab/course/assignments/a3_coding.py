@@ -64,10 +64,10 @@ def ones(size: int) -> Tensor:
 
 # a3.2 and a3.3: pooled noise
 
-def covariance(draw: Draw, size: int) -> Tensor:
-    """Return a random covariance matrix, positive definite and not far from singular."""
+def covariance(draw: Draw, size: int, least: float = 0.2) -> Tensor:
+    """Return a random symmetric matrix with eigenvalues from about `least` to `size` or so."""
     root = draw.normal(size, size)
-    return root @ root.T / size + 0.2 * torch.eye(size, dtype=torch.float64)
+    return root @ root.T / size + least * torch.eye(size, dtype=torch.float64)
 
 
 def spread(draw: Draw, size: int) -> Tensor:
@@ -237,8 +237,7 @@ def measured(answer: Answer, draw: Draw, key: str) -> None:
 def problems(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
     """Yield (name, logits, values, target)."""
     for values, target, logits in SAMPLES:
-        yield ("the example", *(torch.tensor(numbers, dtype=torch.float64)
-                                for numbers in (logits, values, target)))
+        yield "the example", tensor(logits), tensor(values), tensor(target)
     sizes = draw.sizes(5, (2, 6), (1, 6)) if draw.secret else [(3, 2), (3, 3), (2, 4)]
     for length, width in [*sizes, (4, 4)]:
         name = f"{length} tokens, {width} dimensions"
@@ -285,18 +284,7 @@ def second(answer: Answer, draw: Draw, key: str) -> None:
             need_close(got, wanted[key], f'"{key}"', tolerance=1e-5, causes=causes)
 
 
-def by_weights(answer: Answer, draw: Draw) -> None:
-    """The second derivative by the weights."""
-    second(answer, draw, "weights")
-
-
 # a3.6: condition number under a constraint
-
-def semidefinite(draw: Draw, size: int) -> Tensor:
-    """Return a random symmetric matrix with eigenvalues from about 0.3 to `size` or so."""
-    root = draw.normal(size, size)
-    return root @ root.T / size + 0.3 * torch.eye(size, dtype=torch.float64)
-
 
 def need_condition(got: Any, matrix: Tensor, normal: Tensor) -> None:
     """Compare a condition number under a constraint with the one in an orthonormal basis."""
@@ -338,8 +326,8 @@ def constrained(answer: Answer, draw: Draw) -> None:
     first = torch.tensor([2.0, 2.0, 0.0], dtype=torch.float64).diag()
     examples = [(first, ones(3)), (torch.tensor([[1.0, 0], [0, 3]]).double(), ones(2))]
     for size in [draw.randint(3, 7) for _ in range(6)] if draw.secret else [3, 4]:
-        examples += [(semidefinite(draw, size), ones(size)),
-                     (semidefinite(draw, size), 1.0 + draw.integers(0, 5, size).double())]
+        examples += [(covariance(draw, size, 0.3), ones(size)),
+                     (covariance(draw, size, 0.3), 1.0 + draw.integers(0, 5, size).double())]
     for matrix, normal in examples:
         with case(f"a {len(matrix)} x {len(matrix)} matrix, normal "
                   f"{[round(x, 3) for x in normal.tolist()]}"):
@@ -351,7 +339,7 @@ def flat(answer: Answer, draw: Draw) -> None:
     for size in (3, 4, draw.randint(5, 7)):
         normal = 1.0 + draw.integers(0, 5, size).double()
         steps = basis(normal)
-        inside = steps @ semidefinite(draw, size - 1) @ steps.T
+        inside = steps @ covariance(draw, size - 1, 0.3) @ steps.T
         root = draw.normal(size, size - 2)  # of rank size - 2: one step is flat
         for matrix, what in ((inside, "flat along normal"), (root @ root.T, "flat along a step")):
             matrix = (matrix + matrix.T) / 2
@@ -406,8 +394,8 @@ def uneven(answer: Answer, draw: Draw) -> None:
         even = (weights.view(3, 2)[:, 0] - weights.view(3, 2)[:, 1]).abs().max() < 1e-9
         raise Mistake(f"grouping takes the condition number from {before:.4g} to {after:.4g}, "
                       "wanted at least twice as much"
-                      + (": with even weights inside groups it can never rise" if even else
-        ": which rows alpha_j (V_j - o) do your values give?"))
+                      + (": with even weights inside groups it can never rise" if even
+                         else ": which rows alpha_j (V_j - o) do your values give?"))
 
 
 def moved(weights: Tensor, values: Tensor) -> Tensor:
@@ -460,10 +448,9 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
                 value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
                 # Inf, but for rounding.
                 if key == "kappa" and isinstance(value, float) and (value < 0 or value > 1e9):
-                    raise Mistake(
-                        f'"kappa" is {describe(value)}, wanted {wanted[key]:.6g}: '
-                        "do you divide by an "
-                        "eigenvalue 0 of W^T W? The groups are k, and W W^T is k x k")
+                    raise Mistake(f'"kappa" is {describe(value)}, wanted {wanted[key]:.6g}: do you '
+                                  "divide by an eigenvalue 0 of W^T W? The groups are k, and W W^T "
+                                  "is k x k")
                 number = need_number(value, f'"{key}"')
                 broken = number > wanted[key] if key == "lowest" else number < wanted[key]
                 try:
@@ -566,7 +553,7 @@ ASSIGNMENT = Assignment("a3", "coding", "Group coding: the noise factors, and th
         Property("the variance is about the mean", 1, partial(measured, key='variance')),
         Property("the factor compares with full attention", 1, partial(measured, key='factor')))),
     CourseTask("a3.5", "hessians", "Three Hessians", 30, 4, 5, (
-        Property("the Hessian by the weights", 1, by_weights),
+        Property("the Hessian by the weights", 1, partial(second, key="weights")),
         Property("the Gauss-Newton part by the logits", 1, partial(second, key='gauss_newton')),
         Property("the whole Hessian by the logits", 2, partial(second, key='logits')))),
     CourseTask("a3.6", "condition_on", "The condition number that counts", 20, 3, 5, (
