@@ -13,7 +13,6 @@ from cca_lab.course.assignments.a10_models import (
     GROUP,
     KINDS,
     WINDOW,
-    Checkpoint,
     content,
     held_out,
     loss,
@@ -98,7 +97,8 @@ def alone(answer: Answer, draw: Draw) -> None:
         k, v = draw.normal(batch, kv, length, 1), draw.normal(batch, kv, length, 1)
         real = None if batch == 1 else real_tokens(draw, batch, length)
         with case(f"{batch} texts of {length} tokens, {heads} query heads, {kv} key heads"):
-            wanted, counts = by_text(q, k, v, real, 1.0), []
+            wanted = by_text(q, k, v, real, 1.0)
+            counts: list[int] = []
             need_close(answer(q, k, v, real, 1.0, attend_on(heads, 1, counts)), wanted,
                        "the output", causes={
                 "groups begin at the padding": by_text(q, k, v, None, 1.0),
@@ -214,10 +214,9 @@ def wanted_schedule(steps: int, last: int, warmup: int) -> list[tuple[int, float
 
 def scheduled(answer: Answer, draw: Draw) -> None:
     """The groups and the factors of all steps."""
-    sizes = [(10, 12, 2), (5, 1, 1), (7, 2, 3), (20, 16, 4), (4, 64, 2), (100, 12, 5)]
-    if draw.secret:
-        sizes += draw.sizes(8, (1, 120), (1, 70), (1, 9))
-    for steps, last, warmup in sizes:
+    more = draw.sizes(8, (1, 120), (1, 70), (1, 9)) if draw.secret else []
+    for steps, last, warmup in [(10, 12, 2), (5, 1, 1), (7, 2, 3), (20, 16, 4), (4, 64, 2),
+                                (100, 12, 5), *more]:
         with case(f"{steps} steps, last group {last}, warm-up {warmup}"):
             got, wanted = answer(steps, last, warmup), wanted_schedule(steps, last, warmup)
             need_items(got, steps, f"a list of {steps} pairs")
@@ -242,8 +241,12 @@ NEAR = {"text": 0.03, "answers": 0.03}
 SHARE = 0.05  # of recovered shares: the gap on text is small, and the rows are rounded
 
 
-def recovered(checkpoint: Checkpoint, kind: str, seed: int) -> Share | None:
+def recovers(answer: Answer, draw: Draw, kind: str) -> Share | None:
     """Return the share of points for the way from the untrained swap to the base."""
+    path = Path(answer())
+    if not path.exists():
+        raise NotImplementedError(path.name)
+    checkpoint, seed = read(path), draw.getrandbits(31) if draw.secret else 0
     swap, trained = loss(checkpoint.base, kind, seed), loss(checkpoint, kind, seed)
     full = loss(checkpoint.base, kind, seed, swapped=False)
     share = (swap - trained) / (swap - full)
@@ -253,17 +256,6 @@ def recovered(checkpoint: Checkpoint, kind: str, seed: int) -> Share | None:
                  f"the loss on {kind} is {trained:.3f} nats, of the untrained swap {swap:.3f}, of "
                  f"the base {full:.3f}: {share:.0%} of the way is recovered, {ENOUGH[kind]:.0%} "
                  "earn all points")
-
-
-def recovers(kind: str) -> Callable[[Answer, Draw], Share | None]:
-    """Return the check that a checkpoint recovers enough of one kind."""
-    def check(answer: Answer, draw: Draw) -> Share | None:
-        path = Path(answer())
-        if not path.exists():
-            raise NotImplementedError(path.name)
-        return recovered(read(path), kind, draw.getrandbits(31) if draw.secret else 0)
-
-    return check
 
 
 # a10.5: the report
@@ -390,8 +382,8 @@ ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 o
         Property("groups and factors of all steps", 1, scheduled),)),
     CourseTask("a10.4", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
                               f"{WINDOW}", 35, 3, 5, (
-        Property("answers come back", 5, recovers("answers")),
-        Property("text comes back in part", 3, recovers("text"))), files=True),
+        Property("answers come back", 5, partial(recovers, kind="answers")),
+        Property("text comes back in part", 3, partial(recovers, kind="text"))), files=True),
     CourseTask("a10.5", REPORT, "A report that can be checked", 25, 2, 5, (
         Property("the rows of the base and of the swap are right", 2, base_rows),
         Property("the row of the checkpoint is what the checkpoint loses", 2, own_row),

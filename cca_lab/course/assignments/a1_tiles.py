@@ -376,7 +376,6 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
 
 # a1.6: costs
 
-
 def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int]) -> None:
     """Compare the three numbers."""
     length, dim, tile = size

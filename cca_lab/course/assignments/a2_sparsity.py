@@ -145,7 +145,6 @@ def planted(maps: Tensor, tokens: list[int], factor: float) -> Tensor:
 # a2.2: keys for a share, on maps of small integers over their sum, so that the right counts are
 # exact
 
-
 def check_counts(answer: Answer, draw: Draw, maps: list[Tensor], mass: tuple[int, int], sinks: int,
                  empty: bool = False, note: str = "") -> None:
     """Compare counts of maps in both precisions; rows of sinks only are skipped unless `empty`."""
@@ -328,7 +327,6 @@ def lift_sink(answer: Answer, draw: Draw) -> None:
 
 
 # a2.5: what the circular measure shows in noise
-
 
 def noise_value(tokens: int, top: int) -> float:
     """Return the mean lift of the heaviest exponential weights, from means of order statistics."""

@@ -406,7 +406,6 @@ def moved(weights: Tensor, values: Tensor) -> Tensor:
 
 # a3.8: bounds
 
-
 def pools(draw: Draw) -> Iterator[tuple[Tensor, float, float]]:
     """Yield (pool, low, high), the example of the notebook first."""
     yield torch.tensor([[1.0, 0, 0], [0, 0.5, 0.5]]).double(), 1.0, 3.0

@@ -201,8 +201,8 @@ def learned_limits(answer: Answer, draw: Draw) -> None:
     ends = ((0.0, float("inf"), 1.0), (float("inf"), 0.5, 0.0), (1e-300, 0.0, 1e300))
     for heads, count, group in learned_sizes(draw):
         for temperature in (torch.tensor(some[:heads], dtype=torch.float64) for some in ends):
-            k, v = draw.integers(-1, 2, heads, count * group,
-                                 3).double(), draw.normal(heads, count * group, 2)
+            k = draw.integers(-1, 2, heads, count * group, 3).double()
+            v = draw.normal(heads, count * group, 2)
             learned(answer, k, v, draw.integers(-1, 2, heads, 3).double(), temperature, group)
     for above in (0.0, 2.0**-40):  # a tie, and nearly one
         k = torch.tensor([[[1.0], [3.0], [3.0 + above], [2.0]]], dtype=torch.float64)
@@ -217,8 +217,8 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
     sizes = [(1, 2), (2, 3), (3, 4)] if not draw.secret else [(1, 2), (draw.randint(2, 5),
                                                                        draw.randint(2, 6)), (6, 5)]
     for cores, group in sizes:
-        x, weight, bias = draw.normal(cores * group, 4), draw.normal(4,
-                                                                     3), draw.normal(3, scale=2.0)
+        x, weight = draw.normal(cores * group, 4), draw.normal(4, 3)
+        bias = draw.normal(3, scale=2.0)
         phi = draw.normal(cores, group).softmax(dim=-1)
         if not unit:
             phi = phi * torch.tensor([[draw.uniform(0.2, 1.8)] for _ in range(cores)],
@@ -348,23 +348,18 @@ def moves(answer: Answer, draw: Draw, kinds: tuple[str, ...]) -> None:
                 with case(f'length {length}, group {group}, window {window}, judge "{judge}"'):
                     got = need_tensor(answer(length, group, window, judge, changed),
                                       (length, length), "the table", "bool")
-                    compare_moves(got, measured, changed)
-
-
-def compare_moves(got: Tensor, measured: Tensor, changed: str) -> None:
-    """Raise a mistake for the first row and token that are predicted wrong."""
-    if torch.equal(got, measured):
-        return
-    row, token = first(got != measured)
-    raise Mistake(f"an edit of the {changed} of token {token} " + (
-        f"moves row {row}, and you say that it does not: through which core could "
-        "it?" if measured[row, token] else
-        f"does not move row {row}, and you say that it does: does the row read more than one "
-        "column, does that query judge, and can a group of one be weighted differently?"))
+                    if torch.equal(got, measured):
+                        continue
+                    row, token = first(got != measured)
+                    raise Mistake(f"an edit of the {changed} of token {token} " + (
+                        f"moves row {row}, and you say that it does not: through which core could "
+                        "it?" if measured[row, token] else
+                        f"does not move row {row}, and you say that it does: does the row read "
+                        "more than one column, does that query judge, and can a group of one be "
+                        "weighted differently?"))
 
 
 # a4.7: how much a core should count
-
 
 def full(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     """Return attention of all rows to all columns."""

@@ -4,8 +4,6 @@ The variant: the first `sinks` tokens stay raw for every row, groups begin after
 reads the cores of n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -22,10 +20,11 @@ from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, 
 
 # a5.2 and a5.5: what a row reads by intervals of columns, and attention over them
 
-SIZES = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (13, 1, 3, 4), (20, 4, 5, 12)]
+SIZES: list[tuple[int, ...]] = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1),
+                                (13, 1, 3, 4), (20, 4, 5, 12)]
 
 
-def sizes(draw: Draw, most: int = 60) -> list[tuple[int, int, int, int]]:
+def sizes(draw: Draw, most: int = 60) -> list[tuple[int, ...]]:
     """Return (length, sinks, group, window), small ones first."""
     return draw.sizes(12, (1, most), (0, 6), (1, 7), (1, 12)) if draw.secret else SIZES
 
@@ -49,7 +48,7 @@ def right_table(length: int, sinks: int, group: int, window: int) -> tuple[Tenso
                          for n in [cores_of(row, sinks, group, window)]]), cores
 
 
-def table(answer: Answer, size: tuple[int, int, int, int]) -> tuple[Tensor, int]:
+def table(answer: Answer, size: tuple[int, ...]) -> tuple[Tensor, int]:
     """Return the answer's intervals for one size, and the number of core columns."""
     length, sinks, group, window = size
     got = need_tensor(answer(*size), (length, 3, 2), "the table", "int")
@@ -72,7 +71,7 @@ def table(answer: Answer, size: tuple[int, int, int, int]) -> tuple[Tensor, int]
     return got, cores
 
 
-def reads(intervals: Tensor, size: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
+def reads(intervals: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Return how often each row reads each token, (L, L) each: inside cores, and raw."""
     length, sinks, group, window = size
     cores = cores_of(length - 1, sinks, group, window)
@@ -115,8 +114,7 @@ def once(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"row {row} never reads token {token}: does the window start after "
                               "sinks + group * n, or did you forget the tokens between the last "
                               "whole group and the window?")
-            how = "as a sink and in the window" if not inside[row,
-                                                              token] else "inside a core and raw"
+            how = "inside a core and raw" if inside[row, token] else "as a sink and in the window"
             raise Mistake(f"row {row} reads token {token} {total[row, token]} times, {how}: does "
                           "the window start before sinks + group * n, or the sinks go beyond the "
                           "row?")
@@ -140,28 +138,14 @@ def window_size(answer: Answer, draw: Draw) -> None:
                                   "does a core appear too late?")
 
 
-def dense(q: Tensor, keys: Tensor, values: Tensor, intervals: Tensor, scale: float) -> Tensor:
-    """Return attention over intervals of columns by one matrix, (L, D)."""
-    column = torch.arange(len(keys))
-    seen = ((column >= intervals[..., :1]) & (column < intervals[..., 1:])).any(dim=1)  # (L, N)
-    return (scale * q @ keys.T).masked_fill(~seen, float("-inf")).softmax(-1) @ values
-
-
-def blocked_inputs(draw: Draw, scale_up: float, more: tuple[tuple[int, int, int, int], ...]
-                   ) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
-    """Yield (name, q, keys, values, intervals) with the columns of right tables."""
-    for size in [*sizes(draw, most=20)[:6], *more]:
-        intervals, cores = right_table(*size)
-        columns = cores + size[0]
-        yield (name(*size), draw.normal(size[0], 4, scale=scale_up), draw.normal(columns, 4),
-               draw.normal(columns, 3), intervals)
-
-
 def run_blocked(answer: Answer, draw: Draw, scale_up: float, tile: int,
-                more: tuple[tuple[int, int, int, int], ...] = ()) -> list[tuple[str, int, int]]:
-    """Compare the answer with one matrix; return what it loaded, and what it had to."""
+                more: tuple[tuple[int, ...], ...] = ()) -> list[tuple[str, int, int]]:
+    """Compare with one matrix on right tables; return what was loaded, and what had to be."""
     loads = []
-    for what, q, keys, values, intervals in blocked_inputs(draw, scale_up, more):
+    for size in [*sizes(draw, most=20)[:6], *more]:
+        what, (intervals, cores) = name(*size), right_table(*size)
+        q = draw.normal(size[0], 4, scale=scale_up)
+        keys, values = (draw.normal(cores + size[0], dim) for dim in (4, 3))
         loaded: list[int] = []
 
         def load(start: int, stop: int, keys: Tensor = keys, values: Tensor = values,
@@ -174,9 +158,11 @@ def run_blocked(answer: Answer, draw: Draw, scale_up: float, tile: int,
             return keys[start:stop], values[start:stop]
 
         with case(f"{what}, tiles of {tile}"):
-            wanted = dense(q, keys, values, intervals, 0.5)
+            column = torch.arange(len(keys))
+            seen = ((column >= intervals[..., :1]) & (column < intervals[..., 1:])).any(dim=1)
+            scores = (0.5 * q @ keys.T).masked_fill(~seen, float("-inf"))
             got = answer(q, intervals, load, tile, 0.5)
-            need_close(got, wanted, "the output")
+            need_close(got, scores.softmax(-1) @ values, "the output")
         lengths = (intervals[..., 1] - intervals[..., 0]).clamp(min=0)
         loads.append((what, sum(loaded), int(lengths.sum() + 2 * tile * (lengths > 0).sum())))
     return loads
@@ -290,8 +276,8 @@ def best_group(answer: Answer, draw: Draw) -> None:
 ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("05", "10"), (
     CourseTask("a5.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the example", 2, by_hand(
-            {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5, "most raw tokens":
-                 5})),)),
+            {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5,
+             "most raw tokens": 5})),)),
     CourseTask("a5.2", "intervals", "Which columns a row reads", 30, 3, 5, (
         Property("no row reads a later token", 2, no_future),
         Property("every earlier token is read exactly once", 2, once),

@@ -98,7 +98,7 @@ def chosen(answer: Answer, scores: Tensor, every: int) -> None:
         raise Mistake(f"the focal tokens are {got}, wanted {wanted}{ends[0] if ends else ''}")
 
 
-def choice_sizes(draw: Draw) -> list[tuple[int, int]]:
+def choice_sizes(draw: Draw) -> list[tuple[int, ...]]:
     """Return (length, every)."""
     if not draw.secret:
         return [(1, 3), (4, 2), (5, 2), (9, 3), (7, 1), (10, 20)]
@@ -153,7 +153,6 @@ def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
 
 
 # a6.4: what a row reads
-
 
 def divisions(draw: Draw, length: int) -> list[tuple[int, list[list[int]], int]]:
     """Return (length, groups, window) for all sets of focal tokens of short texts, and others."""
@@ -356,7 +355,8 @@ def caught(leaking: dict[str, Maker],
            causal: dict[str, Maker]) -> Callable[[Answer, Draw], Share | None]:
     """Return a check: the share of leaks that are found less that of causal ones accused."""
     def check(answer: Answer, draw: Draw) -> Share | None:
-        missed, accused = [], []
+        missed: list[str] = []
+        accused: list[str] = []
         trials = [*leaking.items(), *causal.items()]
         draw.shuffle(trials)  # whoever counts calls learns nothing
         for name, maker in trials:
@@ -399,25 +399,16 @@ def linked(links: list[tuple[int, int, str]]) -> Implementation:
     return implementation
 
 
-def alone(draw: Draw, length: int, kind: str) -> list[tuple[int, int, str]]:
-    """Return links from one row to two later tokens."""
-    row = draw.randint(0, length - 3)
-    return [(row, token, kind) for token in draw.sample(range(row + 1, length), 2)]
-
-
-def crossed(draw: Draw, length: int, outer: str, inner: str) -> list[tuple[int, int, str]]:
-    """Return two links: from a row to a late token, and between them from a later row."""
-    row, later_row, token, later_token = sorted(draw.sample(range(length), 4))
-    return [(row, later_token, outer), (later_row, token, inner)]
-
-
 def found_first(answer: Answer, draw: Draw) -> Share | None:
     """The first leaking row and the first later token that changes it; None without a leak."""
     length = draw.randint(7, 8) if draw.secret else 6
     examples = [[(1, 4, VALUE), (2, 3, VALUE), (2, 4, VALUE)]]
-    examples += [alone(draw, length, kind) for kind in (VALUE, FAINT, ROOT, LARGE)]
-    examples += [crossed(draw, length, *kinds)
-                 for kinds in ((SIGN, VALUE), (FAINT, LARGE), (ROOT, SIGN))]
+    for kind in (VALUE, FAINT, ROOT, LARGE):  # from one row to two later tokens
+        row = draw.randint(0, length - 3)
+        examples.append([(row, token, kind) for token in draw.sample(range(row + 1, length), 2)])
+    for outer, inner in ((SIGN, VALUE), (FAINT, LARGE), (ROOT, SIGN)):  # one inside the other
+        row, later_row, token, later_token = sorted(draw.sample(range(length), 4))
+        examples.append([(row, later_token, outer), (later_row, token, inner)])
     right, said, accused = 0, "", False
     for links in [[], *examples]:
         counted = CountedCalls(linked(links), length)
@@ -503,10 +494,10 @@ def no_tiny_edit(answer: Answer, draw: Draw) -> None:
     for name, queries, keys in (("before", q, k), ("after", changed_q, changed_k)):
         still = row_weights(queries, keys, row)
         for _ in range(20):
-            moved = [x.clone() for x in (queries, keys)]
-            for x in moved:
+            q, k = queries.clone(), keys.clone()
+            for x in (q, k):
                 x[token] += draw.normal(2, scale=1e-4)
-            if not torch.allclose(row_weights(*moved, row), still, rtol=0, atol=1e-9):
+            if not torch.allclose(row_weights(q, k, row), still, rtol=0, atol=1e-9):
                 raise Mistake(f"an edit of token {token} by 0.0001 changes row {row}, {name} your "
                               "edit: two scores are almost equal there. Keep the scores of focal "
                               "and other tokens apart")

@@ -185,7 +185,6 @@ def sum_owner(answer: Answer, draw: Draw) -> None:
 
 # a7.3: softmax of rows
 
-
 @dataclass(frozen=True)
 class RowsInMemory:
     """One example: how many rows and columns, and where they stand in memory."""
@@ -282,12 +281,6 @@ def softmax_hard(answer: Answer, draw: Draw) -> None:
 
 # a7.4: pooling
 
-def pool_sizes(draw: Draw) -> list[list[int]]:
-    """Return tokens of each group, simple ones first; they need not be powers of two."""
-    fixed = [[1], [2], [3], [2, 3], [5, 5, 5], [16, 3, 1]]
-    return [*fixed, [draw.randint(1, 17) for _ in range(3)]] if draw.secret else fixed
-
-
 def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int, int, int],
              lost: int | None = None) -> None:
     """Compare cores; group `lost` holds NaN, and so do all groups of the second batch element."""
@@ -310,11 +303,12 @@ def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int
         got = answer(q, k, v, torch.tensor(starts), scale)
         need_items(got, 2, "the tuple (core_k, core_v)")
         shape = (batch, key_heads, len(sizes), dim)
-        ways = {"the scale is lost": {"scale": 1.0}, "the group's first query judges": {"judge": 0},
-                "padding of the tile takes part in the softmax with scores of 0": {"zeros": True},
-                "the next group's tokens take part, up to the end of the tile": {"tile": True},
-                "query heads are added, not averaged": {"summed": True},
-                "query head h shares key head h % Hk, not h // (H // Hk)": {"mapping": "cyclic"}}
+        ways: dict[str, dict[str, Any]] = {
+            "the scale is lost": {"scale": 1.0}, "the group's first query judges": {"judge": 0},
+            "padding of the tile takes part in the softmax with scores of 0": {"zeros": True},
+            "the next group's tokens take part, up to the end of the tile": {"tile": True},
+            "query heads are added, not averaged": {"summed": True},
+            "query head h shares key head h % Hk, not h // (H // Hk)": {"mapping": "cyclic"}}
         wanted = pooled(q, k, v, starts, scale)
         others = {cause: pooled(q, k, v, starts, **({"scale": scale} | how))
                   for cause, how in ways.items()}
@@ -329,8 +323,9 @@ def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int
 
 
 def pool_right(answer: Answer, draw: Draw) -> None:
-    """One batch element and one head."""
-    for sizes in pool_sizes(draw):
+    """One batch element and one head; groups need not be powers of two, simple ones first."""
+    more = [[draw.randint(1, 17) for _ in range(3)]] if draw.secret else []
+    for sizes in [[1], [2], [3], [2, 3], [5, 5, 5], [16, 3, 1], *more]:
         run_pool(answer, draw, sizes, (1, 1, 1, draw.choice([2, 3, 4, 8])))
 
 
@@ -343,8 +338,8 @@ def pool_heads(answer: Answer, draw: Draw) -> None:
 
 def pool_nan(answer: Answer, draw: Draw) -> None:
     """NaN in one group, in the second batch element and behind the last group stays there."""
-    for sizes, lost in [([3, 3], 1), ([5, 3, 5],
-                                      1), ([3, draw.randint(1, 9) if draw.secret else 6, 2], 0)]:
+    for sizes, lost in [([3, 3], 1), ([5, 3, 5], 1),
+                        ([3, draw.randint(1, 9) if draw.secret else 6, 2], 0)]:
         run_pool(answer, draw, sizes, (2, 2, 1, 3), lost)
 
 
@@ -509,20 +504,15 @@ def tile_name(size: tuple[int, ...]) -> str:
             f"tiles of {columns} columns")
 
 
-def last_rows(length: int, group: int, window: int, block: int, columns: int) -> int:
-    """Count tiles as if a block read what its last row reads."""
-    return sum(-((start - stop) // columns) for begin in range(0, length, block)
-               for start, stop in cca_intervals(min(begin + block, length) - 1, group, window))
-
-
 MISCOUNTS: dict[str, Callable[..., int]] = {
-    "only the last row of a block counts": last_rows,
-    "every row is a block of its own":
-        lambda length, group, window, block, columns: tiles_by_counting(length,
-                                                                        group, window, 1, columns),
+    "only the last row of a block counts": lambda length, group, window, block, columns: sum(
+        -((start - stop) // columns) for begin in range(0, length, block)
+        for start, stop in cca_intervals(min(begin + block, length) - 1, group, window)),
+    "every row is a block of its own": lambda length, group, window, block, columns:
+        tiles_by_counting(length, group, window, 1, columns),
     "all columns up to the block's last row are read":
-        lambda length, group, window, block, columns: sum(-(-min(begin + block, length) // columns)
-                                                          for begin in range(0, length, block))}
+        lambda length, group, window, block, columns: sum(
+            -(-min(begin + block, length) // columns) for begin in range(0, length, block))}
 
 
 def tiles_small(answer: Answer, draw: Draw) -> None:

@@ -5,7 +5,7 @@ n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups; groups begin behi
 is made when the last token of its group comes, and its raw tokens go when no later row reads them.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,6 @@ from cca_lab.course.assignments.a8_oracles import (
     dense,
     forgetful,
     held,
-    many,
     need_state,
     pooled,
     rotated,
@@ -28,6 +27,7 @@ from cca_lab.course.assignments.a8_oracles import (
 )
 from cca_lab.course.compare import (
     describe,
+    many,
     need_close,
     need_equal,
     need_items,
@@ -56,9 +56,11 @@ NO_SCALE = "the dot products are not multiplied by scale"
 def turned(draw: Draw, single: bool, measure: bool) -> list[list[ChunkedText]]:
     """Return texts, small ones first; chunked ones with another of their shape, to take turns."""
     dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
-    return [[text] if single else [text, ChunkedText(
-        *(again.normal(*x.shape, dtype=dtype) for x in (text.q, text.k, text.v)),
-        text.chunks[::-1])] for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
+    pairs = [[text] for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
+    for pair in [] if single else pairs:
+        q, k, v = (again.normal(*x.shape, dtype=dtype) for x in (pair[0].q, pair[0].k, pair[0].v))
+        pair.append(ChunkedText(q, k, v, pair[0].chunks[::-1]))
+    return pairs
 
 
 def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
@@ -73,6 +75,18 @@ def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
     need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure
                else 1e-5, causes=lambda: {what: torch.where(counted, other, wanted)
                                           for what, other in causes().items()})
+
+
+def compare_turns(answer: Answer, pair: list[ChunkedText], sizes: Mapping[str, int],
+                  wanted_of: Callable[..., tuple[Tensor, Mistaken]],
+                  entries: Callable[..., int] | None) -> None:
+    """Compare the outputs of texts in turns, and where bytes are measured, the entries."""
+    options = sizes.values()
+    count = None if entries is None else lambda tokens: entries(tokens, *options)
+    with case(", ".join([str(pair[0]), *(f"{name} {size}" for name, size in sizes.items())])):
+        for text, got in zip(pair, stepped(answer, pair, (SCALE, *options), count), strict=True):
+            wanted, causes = wanted_of(text, *options)
+            need_output(got, wanted, text, entries is not None, causes)
 
 
 def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
@@ -125,11 +139,7 @@ def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
 def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Full attention, chunk by chunk."""
     for pair in turned(draw, single, measure):
-        with case(str(pair[0])):
-            for text, got in zip(pair, stepped(answer, pair, (SCALE,),
-                                               (lambda t: t) if measure else None), strict=True):
-                wanted, causes = full_wanted(text)
-                need_output(got, wanted, text, measure, causes)
+        compare_turns(answer, pair, {}, full_wanted, (lambda tokens: tokens) if measure else None)
 
 
 full_single, full_chunks = partial(full_check, single=True), partial(full_check, single=False)
@@ -169,12 +179,8 @@ def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]],
     for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
         if draw.secret:
             sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
-        with case(f"{pair[0]}, sinks {sinks}, recent {recent}"):
-            entries = (lambda t, most=sinks + recent: min(t, most)) if measure else None
-            for text, got in zip(pair, stepped(answer, pair, (SCALE, sinks, recent), entries),
-                                 strict=True):
-                wanted, causes = streaming_wanted(text, sinks, recent)
-                need_output(got, wanted, text, measure, causes)
+        compare_turns(answer, pair, {"sinks": sinks, "recent": recent}, streaming_wanted,
+                      (lambda tokens, *most: min(tokens, sum(most))) if measure else None)
 
 
 def streaming_both(answer: Answer, draw: Draw, *, single: bool, measure: bool) -> None:
@@ -227,18 +233,12 @@ def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tupl
 
 def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Sinks, cores and window, chunk by chunk."""
-    for pair, (sinks, group, window) in zip(turned(draw, single, measure),
-                                            [(0, 2, 2), (1, 3, 1), (3, 4, 6)], strict=True):
-        if draw.secret:
-            sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(
-                0, 1), window + draw.randint(0, 2)
-        sizes = sinks, group, window
-        with case(f"{pair[0]}, sinks {sinks}, group {group}, window {window}"):
-            entries = (lambda t, sizes=sizes: held(t, *sizes)) if measure else None
-            for text, got in zip(pair, stepped(answer, pair, (SCALE, *sizes), entries),
-                                 strict=True):
-                wanted, causes = cores_wanted(text, *sizes)
-                need_output(got, wanted, text, measure, causes)
+    for pair, sizes in zip(turned(draw, single, measure), [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
+                           strict=True):
+        drawn = (draw.randint(0, most) if draw.secret else 0 for most in (2, 1, 2))
+        sinks, group, window = (size + more for size, more in zip(sizes, drawn, strict=True))
+        compare_turns(answer, pair, {"sinks": sinks, "group": group, "window": window},
+                      cores_wanted, held if measure else None)
 
 
 cores_single, cores_chunks = partial(cores_check, single=True), partial(cores_check, single=False)
@@ -247,7 +247,7 @@ cores_bytes = partial(measured, cores_check)
 
 # a8.5: bytes in closed form
 
-def predicted(answer: Answer, size: tuple[int, int, int, int], entry: int, which: int,
+def predicted(answer: Answer, size: tuple[int, ...], entry: int, which: int,
               wanted: int) -> None:
     """Check one of the two numbers for (length, sinks, group, window)."""
     with case(f"length {size[0]}, sinks {size[1]}, group {size[2]}, window {size[3]}, {entry} "
@@ -260,7 +260,7 @@ def predicted(answer: Answer, size: tuple[int, int, int, int], entry: int, which
         need_equal(got[which], wanted, ("the number of bytes at the end", "the peak")[which])
 
 
-def small(draw: Draw) -> list[tuple[int, int, int, int]]:
+def small(draw: Draw) -> list[tuple[int, ...]]:
     """Return (length, sinks, group, window), small ones first."""
     if not draw.secret:
         return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
@@ -268,16 +268,11 @@ def small(draw: Draw) -> list[tuple[int, int, int, int]]:
     return draw.sizes(25, (0, 50), (0, 6), (1, 7), (1, 12))
 
 
-def bytes_after(answer: Answer, draw: Draw) -> None:
-    """At the end, against counting."""
+def bytes_small(answer: Answer, draw: Draw, which: int) -> None:
+    """At the end, or the peak, against counting."""
     for size in small(draw):
-        predicted(answer, size, 96, 0, 96 * held(*size))
-
-
-def bytes_peak(answer: Answer, draw: Draw) -> None:
-    """The peak, against counting."""
-    for size in small(draw):
-        predicted(answer, size, 96, 1, 96 * max(held(t, *size[1:]) for t in range(size[0] + 1)))
+        counts = [held(tokens, *size[1:]) for tokens in range(size[0] + 1)]
+        predicted(answer, size, 96, which, 96 * (counts[-1], max(counts))[which])
 
 
 def bytes_large(answer: Answer, draw: Draw) -> None:
@@ -510,8 +505,8 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
         Property("cores: chunks equal one forward", 1, cores_chunks),
         Property("cores: bytes are exact at right outputs", 2, cores_bytes))),
     CourseTask("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
-        Property("the bytes at the end equal counting", 1, bytes_after),
-        Property("the peak equals counting", 1, bytes_peak),
+        Property("the bytes at the end equal counting", 1, partial(bytes_small, which=0)),
+        Property("the peak equals counting", 1, partial(bytes_small, which=1)),
         Property("exact for a trillion tokens", 1, bytes_large, hidden=True))),
     CourseTask("a8.6", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
         Property("every survivor continues its own text", 2, beam_tokens),

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_items, need_tensor
+from cca_lab.course.assignments.a5_cca import cores_of
+from cca_lab.course.compare import describe, many, need_items, need_tensor
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
 SHAPES = [(1, 1, 1, 2), (1, 2, 1, 4), (2, 4, 2, 4)]  # batch, query heads, KV heads, head dim
@@ -42,11 +43,6 @@ class ChunkedText:
         how = "one at a time" if single else f"in chunks {', '.join(map(str, self.chunks))}"
         return (f"{many(length, 'token')} {how}, batch {batch}, {many(heads, 'query head')}, "
                 f"{many(self.k.shape[1], 'KV head')}")
-
-
-def many(n: int, what: str, plural: str = "") -> str:
-    """Return "1 token" or "2 tokens"."""
-    return f"{n} {what if n == 1 else plural or what + 's'}"
 
 
 def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64,
@@ -158,11 +154,6 @@ def rotated(x: Tensor, position: Tensor) -> Tensor:
     pairs = torch.complex(x[..., :half].double(),
                           x[..., half:].double()) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([pairs.real, pairs.imag], dim=-1)
-
-
-def cores_of(row: int, sinks: int, group: int, window: int) -> int:
-    """Return how many cores a row reads."""
-    return max(0, (row + 1 - sinks - window) // group)
 
 
 def held(tokens: int, sinks: int, group: int, window: int) -> int:

@@ -69,8 +69,7 @@ def merge_rows(first: Part, second: Part) -> Part:
             torch.stack([a[2] + f * b[2] for (a, b), f in zip(rows, shrunk, strict=True)]))
 
 
-def changed_merge(change: Callable[[Part, Part,
-                                    Tensor], tuple[Tensor, Tensor, Tensor]]) -> Implementation:
+def changed_merge(change: Callable[[Part, Part, Tensor], Part]) -> Implementation:
     """Return a merge whose maximum and factors come from `change(first, second, maximum)`."""
     def mutant(first: Part, second: Part) -> Part:
         return joined(first, second, *change(first, second, torch.maximum(first[0], second[0])))
@@ -83,7 +82,7 @@ def keep(which: int, columns: int = 0) -> Implementation:
         result = list(merge(first, second))
         result[which] = torch.cat([result[which][..., :columns],
                                    (first[which] + second[which])[..., columns:]], dim=-1)
-        return tuple(result)
+        return result[0], result[1], result[2]
     return mutant
 
 
@@ -99,11 +98,11 @@ def clipped(draw: Draw) -> Implementation:
 
 def floored(first: Part, second: Part) -> Part:
     """Return a merge in which the maximum of an empty row is 0, unless both are empty."""
-    (m1, *sums1), (m2, *sums2) = first, second
-    wrong = merge((m1.where(m1 > -INF, 0.0), *sums1), (m2.where(m2 > -INF, 0.0), *sums2))
-    seen = torch.maximum(m1, m2) > -INF
-    return tuple(x.where(seen[(...,) + (None,) * (x.dim() - 1)], y)
-                 for x, y in zip(wrong, merge(first, second), strict=True))
+    (m1, s1, a1), (m2, s2, a2) = first, second
+    wrong = merge((m1.where(m1 > -INF, 0.0), s1, a1), (m2.where(m2 > -INF, 0.0), s2, a2))
+    seen, right = torch.maximum(m1, m2) > -INF, merge(first, second)
+    return (wrong[0].where(seen, right[0]), wrong[1].where(seen, right[1]),
+            wrong[2].where(seen[:, None], right[2]))
 
 
 merges = fixed(changed_merge)
