@@ -78,12 +78,9 @@ def _content(output: NotebookNode) -> dict[str, str]:
 def compare_cells(committed: NotebookNode, fresh: NotebookNode) -> str | None:
     """Return the first difference of a cell's outputs, with the tolerance of its tags, or None."""
     tags = committed.metadata.get("tags", [])
-    outputs, fresh_outputs = ([_content(output)
-                               for output in cell.outputs]
+    outputs, fresh_outputs = ([_content(output) for output in cell.outputs]
                               for cell in (committed, fresh))
-    kinds, fresh_kinds = ([sorted(content)
-                           for content in both]
-                          for both in (outputs, fresh_outputs))
+    kinds, fresh_kinds = (list(map(sorted, contents)) for contents in (outputs, fresh_outputs))
     if kinds != fresh_kinds:
         return f"outputs {kinds} became {fresh_kinds}"
     if "volatile" in tags:

@@ -107,7 +107,7 @@ def _run_cell(client: NotebookClient, index: int, number: int, log: Path) -> Fai
     except CellExecutionError as raised:
         error = f"{raised.ename}: {raised.evalue}"
         lines: list[str] = next((output.traceback for output in cell.outputs
-                      if output.output_type == "error"), [])
+                                 if output.output_type == "error"), [])
     except CellTimeoutError:
         error, lines = f"the cell took longer than {client.timeout} s", []
     except DeadKernelError:

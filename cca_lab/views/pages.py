@@ -13,6 +13,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 
 from cca_lab.views.mathml import shown
+from cca_lab.views.notebook_tools import Result
 
 # nbconvert's page without the scripts that it would load from a network.
 TEMPLATE = """{%- extends 'lab/index.html.j2' -%}
@@ -38,15 +39,11 @@ class _Renderer(IPythonRenderer):
         return shown(rf"\begin{{{name}}}{body}\end{{{name}}}", "block")
 
 
-def _markdown(source: str) -> str:
-    return MarkdownWithMath(
-        renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source)
-
-
 @cache
 def _exporter() -> Any:
     exporter = HTMLExporter(raw_template=TEMPLATE, exclude_input_prompt=False)
-    exporter.register_filter("markdown2html", _markdown)
+    exporter.register_filter("markdown2html", lambda source: MarkdownWithMath(
+        renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source))
     return exporter
 
 
@@ -82,19 +79,14 @@ def _row(record: Any) -> str:
     title = html.escape(record.title)
     if record.seconds:
         title = f'<a href="{record.name}.html">{title}</a>'
-    shown_values = [f"{entry['name']} = {_number(entry)}" for entry in record.results]
+    shown_values = [repr(Result(**entry)) for entry in record.results]
     details = [f"{'ok' if check['passed'] else 'FAILED'}: {check['name']}"
                + (f" ({check['detail']})" if check["detail"] else "") for check in record.checks]
     details += [f"unlike the committed outputs: {text}" for text in record.differences]
     if record.failure:
         details += [record.failure.line, record.failure.traceback or record.failure.error]
-    folded = f"<details><summary>{len(record.checks)} checks</summary><pre>" \
-             f"{html.escape(chr(10).join(details))}</pre></details>" if details else ""
+    folded = (f"<details><summary>{len(record.checks)} checks</summary><pre>"
+              f"{html.escape(chr(10).join(details))}</pre></details>") if details else ""
     return (f"<tr><td>{title}<br><code>{record.name}</code></td>"
             f"<td>{html.escape(record.verdict())}</td>"
             f"<td>{'<br>'.join(map(html.escape, shown_values))}{folded}</td></tr>")
-
-
-def _number(entry: dict[str, Any]) -> str:
-    value = entry["value"]
-    return f"{value if isinstance(value, int) else format(value, '.4g')} {entry['unit']}".rstrip()

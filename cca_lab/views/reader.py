@@ -29,10 +29,8 @@ def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
     `name` is the notebook and a number, such as "05.3"; a guess is a number, a word, True or False.
     """
     if guess is not ... and not _is_guess(guess):
-        raise ValueError(
-            f"guess: got {guess!r}, wanted a number, a word, or True or False; "
-            "leave the dots if unsure"
-        )
+        raise ValueError(f"guess: got {guess!r}, wanted a number, a word, or True or False; "
+                         "leave the dots if unsure")
     _entries[name] = _Entry(what, None if guess is ... else guess)
     print(f"{name} {what}: {NOT_YET if guess is ... else f'you say {_shown(guess)}'}")
 
@@ -43,8 +41,8 @@ def reveal(name: str, actual: Any) -> None:
     if not _is_guess(actual):
         raise ValueError(
             f"actual: got {type(actual).__name__}, wanted a number, a word, or True or False")
-    entry = _entries.setdefault(name, _Entry(
-        f"(the cell with predict(\"{name}\", ...) was not run)"))
+    entry = _entries.setdefault(
+        name, _Entry(f'(the cell with predict("{name}", ...) was not run)'))
     entry.actual = actual
     said = ""
     if entry.guess is not None:

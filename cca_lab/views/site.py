@@ -76,15 +76,15 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
     (source / "index.md").write_text(f"{readme}\n{contents}", encoding="utf-8")
     (source / API).write_text(api_page(), encoding="utf-8")
     if extras:
-        links = "".join(
-            f'* <a href="../../{name}">{title}</a>\n' for name, (title, _) in extras.items())
+        links = "".join(f'* <a href="../../{name}">{title}</a>\n'
+                        for name, (title, _) in extras.items())
         with (source / LEARN).open("a", encoding="utf-8") as file:
             file.write(f"\n## In the browser\n\n{links}")
     ledger, *claims = pages.write(source / "docs" / "claims")
+    ids = [path.stem for path in claims]
     with ledger.open("a", encoding="utf-8") as file:
-        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(path.stem
-                                                              for path in claims) + "\n```\n")
-    link_claims(source, {path.stem for path in claims})
+        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(ids) + "\n```\n")
+    link_claims(source, set(ids))
 
 
 def link_claims(source: Path, ids: set[str]) -> None:
@@ -103,10 +103,8 @@ def link_claims(source: Path, ids: set[str]) -> None:
 
 def api_page() -> str:
     """Return the reference of the public names, from their docstrings."""
-    lines = [
-        "# Reference", "", "Every public name with its docstring. [The public names](names.md) "
-        "says what each is for.", ""
-    ]
+    lines = ["# Reference", "", "Every public name with its docstring. "
+             "[The public names](names.md) says what each is for.", ""]
     package = import_module("cca_lab")  # the public names stand above this room
     for name in package.__all__:
         value = getattr(package, name)
@@ -121,13 +119,8 @@ def api_page() -> str:
 
 
 def _hosted(repository: str, branch: str) -> dict[str, Any]:
-    return {
-        f"html_theme_options.{name}": value
-        for name, value in {
-            "repository_url": f"https://github.com/{repository}", "repository_branch": branch,
-            "use_repository_button": True, "launch_buttons": {
-                "binderhub_url": "https://mybinder.org",
-                "colab_url": "https://colab.research.google.com", "notebook_interface": "jupyterlab"
-            }
-        }.items()
-    }
+    buttons = {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab",
+               "colab_url": "https://colab.research.google.com"}
+    options = {"repository_url": f"https://github.com/{repository}", "repository_branch": branch,
+               "use_repository_button": True, "launch_buttons": buttons}
+    return {f"html_theme_options.{name}": value for name, value in options.items()}

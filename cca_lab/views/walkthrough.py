@@ -129,14 +129,14 @@ def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
     task = bar.add_task("", total=sum(seconds))
     with bar:
         for at, (path, notebook) in enumerate(zip(paths, notebooks, strict=True)):
-            place, cells = f"[{at + 1}/{len(paths)}] {path.stem}", sum(map(is_run, notebook.cells))
+            label, cells = f"[{at + 1}/{len(paths)}] {path.stem}", sum(map(is_run, notebook.cells))
             if not console.is_terminal:
-                _say(console,
-                     f"{place}: {cells} cells, {seconds[at]:.0f} s on the authors' machine")
+                _say(console, f"{label}: {cells} cells, {seconds[at]:.0f} s on the authors' "
+                     "machine")
 
-            def on_cell(cell: int, at: int = at, place: str = place, cells: int = cells) -> None:
+            def on_cell(cell: int, at: int = at, label: str = label, cells: int = cells) -> None:
                 done = sum(seconds[:at]) + seconds[at] * (cell - 1) / cells
-                text = f"{place}: cell {cell} of {cells}".replace("[", r"\[")
+                text = f"{label}: cell {cell} of {cells}".replace("[", r"\[")
                 bar.update(task, completed=done, description=text)
 
             began, failure = time.monotonic(), None
@@ -178,7 +178,12 @@ def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str 
         if run.state != OK:
             break
     if with_pages:
-        _write_pages(folder, out, list(records.values()), {path.stem for path in chosen})
+        ran = [name for name, each in records.items() if each.state != NOT_RUN]
+        for name in {path.stem for path in chosen} & set(ran):
+            page = notebook_page(read(out / f"{name}.ipynb"), folder, out, ran)
+            (out / f"{name}.html").write_text(page, encoding="utf-8")
+        index = index_page(records.values(), headline(records.values()))
+        (out / "index.html").write_text(index, encoding="utf-8")
     _say(console, _closing(run.path, record, out, with_pages, headline(records.values())))
     return EXIT[record.state]
 
@@ -216,22 +221,11 @@ def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Reco
     return records
 
 
-def _write_pages(folder: Path, out: Path, records: list[Record], names: set[str]) -> None:
-    """Write the page of each notebook in `names` that ran, and the index."""
-    ran = [record.name for record in records if record.state != NOT_RUN]
-    for name in names & set(ran):
-        page = notebook_page(read(out / f"{name}.ipynb"), folder, out, ran)
-        (out / f"{name}.html").write_text(page, encoding="utf-8")
-    (out / "index.html").write_text(index_page(records, headline(records)), encoding="utf-8")
-
-
 def _closing(path: Path, record: Record, out: Path, with_pages: bool, summary: str) -> str:
     lines = [""]
     if record.failure:
-        lines += [
-            record.failure.traceback, "", f"{path.name} failed in cell {record.failure.cell}: "
-            f"{record.failure.line}", record.failure.error
-        ]
+        lines += [record.failure.traceback, "", f"{path.name} failed in cell "
+                  f"{record.failure.cell}: {record.failure.line}", record.failure.error]
     if record.state != OK:
         number = path.stem.partition("_")[0]
         lines += [f"{path.name}: {record.state}. What ran before is kept in {out / path.name}",
@@ -267,9 +261,8 @@ def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
     console = console or Console()
     for run in run_each(choose(folder, start, only)[1], console):
         if run.state != OK:
-            why = f"failed in cell {run.failure.cell}: {run.failure.line}\n" \
-                  f"{run.failure.traceback}\n" \
-                  f"{run.failure.error}" if run.failure else run.state
+            why = (f"failed in cell {run.failure.cell}: {run.failure.line}\n"
+                   f"{run.failure.traceback}\n{run.failure.error}") if run.failure else run.state
             _say(console, f"{run.path.stem}: {why}\nThe file was left as it was.")
             return EXIT[run.state]
         tidy(run.notebook, run.seconds)

@@ -192,9 +192,8 @@ def _pooling_of(columns: Columns, length: int, heads: int, head: int) -> Tensor:
     if columns.pooling is None:
         return torch.eye(columns.keys.shape[2], length, dtype=torch.float64)
     pooling = columns.pooling()
-    return (pooling if pooling.shape[1] == 1 else expand_heads(pooling, heads)[:, head,
-                                                                               None])[0,
-                                                                                      0].double()
+    shared = pooling.shape[1] == 1
+    return (pooling[0, 0] if shared else expand_heads(pooling, heads)[0, head]).double()
 
 
 def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) -> list[str]:
@@ -206,9 +205,8 @@ def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) 
     near, *far = column_sets
     length, count = near.q.shape[2], near.keys.shape[2]
     if near.pooling is None:
-        first = 0 if far or mechanism.name not in FIRST else min(getattr(mechanism,
-                                                                         FIRST[mechanism.name]),
-                                                                 count)
+        sinks = getattr(mechanism, FIRST[mechanism.name]) if mechanism.name in FIRST else 0
+        first = 0 if far else min(sinks, count)
         names = ["sink"] * first + ["raw"] * (count - first)
     elif isinstance(mechanism, DGA):
         names = _divided(mechanism, selection, count)

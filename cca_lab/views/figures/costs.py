@@ -50,9 +50,8 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
     names = list(next(iter(rows.values())))
     for name, row in rows.items():
         if list(row) != names:
-            raise ValueError(
-                f"row {name!r}: got parts {list(row)}, wanted {names}; every bar has the same parts"
-            )
+            raise ValueError(f"row {name!r}: got parts {list(row)}, wanted {names}; "
+                             "every bar has the same parts")
     figure, axes = plt.subplots(figsize=(6.4, 1.1 + 0.45 * len(rows)))
     start = np.zeros(len(rows))
     for name, colour in coloured(names):
@@ -62,14 +61,18 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
     for at, total in enumerate(start):
         axes.annotate(f"{total:.3g}", (total, at), xytext=(5, 0), textcoords="offset points",
                       va="center", fontsize=8.5, color=INK)
-    axes.invert_yaxis()
     axes.margins(x=0.1)
-    axes.set_xlabel(xlabel)
-    axes.set_title(title)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    _horizontal(axes, xlabel, title)
     figure.legend(loc="outside lower center", ncols=len(names))
     return figure
+
+
+def _horizontal(axes: Axes, xlabel: str, title: str) -> None:
+    """Set up axes of horizontal bars: the first on top, names without a line."""
+    axes.invert_yaxis()
+    axes.set(xlabel=xlabel, title=title)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
 
 class Point(NamedTuple):
@@ -105,8 +108,17 @@ def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: f
         left.plot([p.pairs for p in given], [p.seconds for p in given], **style)
         right.plot([p.flops / p.bytes for p in given], [p.flops / p.seconds for p in given],
                    **style)
-    _least_time(left, points, peak)
-    _roof(right, points, peak, bandwidth, peak_name)
+    a_pair = min(point.flops / point.pairs for point in points)
+    ends = np.array([min(point.pairs for point in points), max(point.pairs for point in points)])
+    left.plot(ends, ends * a_pair / peak, color=INK, linewidth=1.2, linestyle="--")
+    left.annotate("at the peak", (ends[0], ends[0] * a_pair / peak), xytext=(14, -2),
+                  textcoords="offset points", fontsize=8.5, color=INK)
+    intensities, ridge = [point.flops / point.bytes for point in points], peak / bandwidth
+    roof = np.geomspace(min(ridge, *intensities) / 2, 2 * max(ridge, *intensities), 200)
+    right.plot(roof, np.minimum(peak, bandwidth * roof), color=FAINT, linewidth=1.4)
+    speed = f"{peak / 1e12:.3g} T/s" if peak >= 1e12 else f"{peak / 1e9:.3g} G/s"
+    right.annotate(f"{peak_name}: {speed}", (roof[-1], peak), xytext=(0, 5),
+                   textcoords="offset points", ha="right", fontsize=8.5, color=INK)
     for axes in (left, right):
         axes.set(xscale="log", yscale="log")
         grid(axes, below=False)
@@ -116,27 +128,6 @@ def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: f
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center",
                   ncols=min(3, len(series)))
     return figure
-
-
-def _least_time(axes: Axes, points: Sequence[Point], peak: float) -> None:
-    """Draw the time that the pairs take at the peak."""
-    a_pair = min(point.flops / point.pairs for point in points)
-    ends = np.array([min(point.pairs for point in points), max(point.pairs for point in points)])
-    axes.plot(ends, ends * a_pair / peak, color=INK, linewidth=1.2, linestyle="--")
-    axes.annotate("at the peak", (ends[0], ends[0] * a_pair / peak), xytext=(14, -2),
-                  textcoords="offset points", fontsize=8.5, color=INK)
-
-
-def _roof(axes: Axes, points: Sequence[Point], peak: float, bandwidth: float,
-          peak_name: str) -> None:
-    """Draw min(peak, bandwidth x intensity)."""
-    intensities = [point.flops / point.bytes for point in points]
-    ridge = peak / bandwidth
-    ends = np.geomspace(min(ridge, *intensities) / 2, 2 * max(ridge, *intensities), 200)
-    axes.plot(ends, np.minimum(peak, bandwidth * ends), color=FAINT, linewidth=1.4)
-    axes.annotate(f"{peak_name}: {peak / 1e12:.3g} T/s" if peak >= 1e12
-                  else f"{peak_name}: {peak / 1e9:.3g} G/s", (ends[-1], peak), xytext=(0, 5),
-                  textcoords="offset points", ha="right", fontsize=8.5, color=INK)
 
 
 @dataclass(frozen=True)
@@ -157,8 +148,7 @@ def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
     if not forms or any(list(form.seconds) != lengths for form in forms):
         raise ValueError(
             f"forms: got {len(forms)}, with different lengths or none, wanted one or more with "
-            "the same"
-        )
+            "the same")
     rows = len(lengths) - 1 + any(form.note for form in forms)
     figure, axes = plt.subplots(figsize=(min(10.0, 2.05 * len(forms) + 0.4),
                                          2.0 + 0.22 * len(lengths)))
@@ -215,22 +205,12 @@ def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: 
     """Draw one horizontal bar for each value, in the order given."""
     figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
     drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
-    axes.bar_label(drawn, labels=[_written(value, numbers) for value in values.values()], padding=4,
-                   fontsize=8.5, color=INK)
-    axes.invert_yaxis()
+    texts = [format(value, numbers or (".3g" if value < 1000 else ".0f"))
+             for value in values.values()]
+    axes.bar_label(drawn, labels=texts, padding=4, fontsize=8.5, color=INK)
     if logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
     axes.margins(x=0.12)
-    axes.set_xlabel(xlabel)
-    axes.set_title(title)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    _horizontal(axes, xlabel, title)
     return figure
-
-
-def _written(value: float, form: str | None) -> str:
-    """Format a number, by default with three significant digits and without an exponent."""
-    if form is not None:
-        return format(value, form)
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -5,7 +5,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
@@ -63,9 +62,7 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
                           fontsize=8.5, ha="center", va="center", bbox=_ON_LINE)
     _nodes(axes, above, 1, tick_labels(outputs, count), CORE)
     _nodes(axes, below, 0, tick_labels(inputs, length), RAW)
-    axes.set_xlim(-0.6, width - 0.4)
-    axes.set_ylim(-0.25, 1.25)
-    axes.set_title(title)
+    axes.set(xlim=(-0.6, width - 0.4), ylim=(-0.25, 1.25), title=title)
     axes.axis("off")
     return figure
 
@@ -81,12 +78,11 @@ def lab_map(columns: Mapping[str, Mapping[str, bool]],
         axes.text(column, -0.75, title, ha="center", fontsize=10, fontweight="bold")
         for line, (name, exists) in enumerate(boxes.items()):
             places[name] = (column, line + (tallest - len(boxes)) / 2)
-            _box(axes, name, *places[name], colour=SERIES[column % len(SERIES)], exists=exists)
+            _box(axes, name, *places[name], SERIES[column % len(SERIES)] if exists else None)
     for start, end in links:
         (x0, y0), (x1, y1) = places[start], places[end]
         axes.plot([x0 + 0.4, x1 - 0.4], [y0, y1], color=FAINT, linewidth=1.1, zorder=0)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_ylim(tallest - 0.4, -1.0)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(tallest - 0.4, -1.0))
     axes.axis("off")
     return figure
 
@@ -106,19 +102,11 @@ def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Itera
         axes.plot(*zip((0, 0), vectors[name], strict=True), color=colours[name], linewidth=width,
                   label=name)
         axes.plot(*vectors[name], "o", color=colours[name], markersize=2.4 * width)
-    legend_beside(axes, *_in_order(axes, vectors), at=1.0)
-    axes.set_xlim(-1.15, 1.15)
-    axes.set_ylim(-1.15, 1.15)
-    axes.set_aspect("equal")
-    axes.axis("off")
-    axes.set_title(title)
-    return figure
-
-
-def _in_order(axes: Axes, names: Iterable[str]) -> tuple[list[Artist], list[str]]:
-    """Return the legend's handles and texts in the order of `names`."""
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    return [handles[name] for name in names], list(names)
+    legend_beside(axes, [handles[name] for name in vectors], list(vectors), at=1.0)
+    axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", title=title)
+    axes.axis("off")
+    return figure
 
 
 def _nodes(axes: Axes, positions: Iterable[float], height: float, names: Sequence[str],
@@ -131,14 +119,15 @@ def _nodes(axes: Axes, positions: Iterable[float], height: float, names: Sequenc
                   color="white" if colour == RAW else INK)
 
 
-def _box(axes: Axes, name: str, x: float, y: float, *, colour: str, exists: bool) -> None:
+def _box(axes: Axes, name: str, x: float, y: float, colour: str | None) -> None:
+    """Draw a box of a colour; without one it is planned, and dashed."""
     look: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0,
                             "linestyle": (0, (3, 2))}
-    if exists:
+    if colour:
         look = {"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4}
     axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, zorder=2, **look,
                                   boxstyle="round,pad=0.02,rounding_size=0.08"))
-    axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if exists else FAINT,
+    axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if colour else FAINT,
               zorder=3)
 
 
@@ -155,21 +144,17 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
     for unused in axes.flat[len(needed):]:
         unused.axis("off")
     for panel, (title, matrix) in zip(axes.flat, needed.items(), strict=False):
-        panel.imshow(_codes(as_array(matrix).astype(int)), cmap=_COLOURS, vmin=0, vmax=4)
+        layers = as_array(matrix).astype(int)
+        codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS],
+                          MORE_LAYERS)  # a later token is future unless it is reached
+        codes = np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
+        panel.imshow(codes, cmap=_COLOURS, vmin=0, vmax=4)
         panel.set_title(title, fontsize=9)
-        panel.set_xticks([])
-        panel.set_yticks([])
+        panel.set(xticks=[], yticks=[])
     axes[0, 0].set_ylabel("query", color=FAINT)
     axes[0, 0].set_xlabel("token", color=FAINT)
     legend_below(axes[0, 0], _MEANINGS, columns=5)
     return figure
-
-
-def _codes(layers: np.ndarray) -> np.ndarray:
-    """Turn layers needed (L, L) into codes; a later token is future unless it is reached."""
-    codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS],
-                      MORE_LAYERS)
-    return np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
 
 
 @styled
@@ -188,9 +173,7 @@ def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]]
         axes.annotate(name, kept[-1], xytext=(7, 5), textcoords="offset points", color=colour,
                       fontsize=9)
     axes.set_yscale("log", base=2)
-    axes.set_xlabel("gap below the largest score (nats)")
-    axes.set_ylabel("stored weight")
-    axes.set_title(title)
+    axes.set(xlabel="gap below the largest score (nats)", ylabel="stored weight", title=title)
     axes.margins(x=0.12)
     grid(axes, below=False)
     return figure

@@ -49,8 +49,7 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
                                            gridspec_kw={"height_ratios": [1.1, 1.5]})
     colours = [RAW if t in focal else CORE for t in range(len(tokens))]
     bars.bar(range(len(tokens)), as_array(scores), color=colours, width=0.6)
-    bars.set_ylabel("importance")
-    bars.set_title(title)
+    bars.set(ylabel="importance", title=title)
     bars.tick_params(length=0)
     columns = [[t] for t in focal] + [list(members) for members in groups]
     names = [" ".join(tokens[t] for t in members) for members in columns]
@@ -105,7 +104,7 @@ def reading(kinds: Any, *, tokens: Sequence[Any] | None = None, title: str = "")
     axes.tick_params(length=0, colors=INK)
     axes.set_ylabel("query", color=FAINT)
     axes.set_xlabel("token", color=FAINT)
-    axes.set_title(title)
+    axes.set(title=title)
     names = {"focal": FOCAL, "inside a group": POOLED, "raw": OPEN, "not read": UNREAD}
     legend_below(axes, {name: _COLOURS[kind] for name, kind in names.items()}, columns=2)
     return figure
@@ -135,8 +134,7 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
         axes.set_yscale("log", base=10)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_major_formatter("{x:g}")
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.set_title(title)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
     grid(axes)
     legend_beside(axes)
     return figure
@@ -159,12 +157,11 @@ def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
         axes.plot(inner[~inside], np.zeros((~inside).sum()), "|", color=WRONG, markersize=18,
                   markeredgewidth=2)
         axes.set(xscale="log", yticks=[0, 1], yticklabels=["grouped", "full, over $m$"],
-                 ylim=(-0.6, 1.6), xlabel="eigenvalue")
+                 ylim=(-0.6, 1.6), xlabel="eigenvalue", title=title)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.tick_params(axis="y", length=0)
-        axes.set_title(title)
     return figure
 
 
@@ -185,8 +182,7 @@ def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
         axes.contour(x, y, height, levels=levels, colors="#9CC8E3", linewidths=0.9)
         axes.plot(*path.T, color=WRONG, linewidth=1.1, marker="o", markersize=2.5)
         axes.plot(0, 0, "+", color=INK, markersize=9)
-        axes.set_title(f"{title}: {len(path) - 1} steps")
-        axes.set(xlabel="first mode", ylabel="second mode")
+        axes.set(xlabel="first mode", ylabel="second mode", title=f"{title}: {len(path) - 1} steps")
         axes.locator_params(nbins=4)
     return figure
 
@@ -216,8 +212,7 @@ def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float
             axes.yaxis.set_major_formatter("{x:g}")
         else:
             axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set(xlabel=xlabel)
-        axes.set_title(title)
+        axes.set(xlabel=xlabel, title=title)
         grid(axes)
     row[0, 0].set_ylabel(ylabel)
     legend_beside(row[0, -1], [handles[name] for name in names], names)

@@ -45,7 +45,7 @@ def heatmaps(matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None,
              columns: Sequence[Any] | None = None, row_name: str = "query",
              column_name: str = "key", numbers: str | None = None, smallest: float = 0.0,
              largest: float | None = None, colours: Colormap = WEIGHTS,
-             bar: str | None = "weight",) -> Figure:
+             bar: str | None = "weight") -> Figure:
     """Draw matrices of one shape side by side, on one colour scale.
 
     `numbers` is a format that writes each value but an exact 0 into its cell; `largest` is that of
@@ -66,7 +66,11 @@ def heatmaps(matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None,
         _label(axes, shape, rows, columns, row_name, column_name)
         axes.set_title(title)
     if bar is not None:
-        _colour_bar(figure, panels, shape, bar)
+        last = [axes for axes in panels if _spec(axes).is_first_row()][-1]
+        width = _BAR * max(shape) / shape[1]  # of the panel's width; its cells are square
+        scale = figure.colorbar(panels[0].collections[0], label=bar,
+                                cax=last.inset_axes((1 + width, 0, width, 1)))
+        scale.outline.set_visible(False)
     return figure
 
 
@@ -138,15 +142,6 @@ def _panels(titles: Collection[str], shape: tuple[int, int],
     for unused in axes.flat[count:]:
         unused.axis("off")
     return figure, list(axes.flat[:count])
-
-
-def _colour_bar(figure: Figure, panels: list[Axes], shape: tuple[int, int], label: str) -> None:
-    """Draw the colour bar of all panels, as tall as the last panel of the first line."""
-    last = [axes for axes in panels if _spec(axes).is_first_row()][-1]
-    width = _BAR * max(shape) / shape[1]  # of the panel's width; its cells are square
-    scale = figure.colorbar(panels[0].collections[0], cax=last.inset_axes((1 + width, 0, width, 1)),
-                            label=label)
-    scale.outline.set_visible(False)
 
 
 def _spec(axes: Axes) -> SubplotSpec:

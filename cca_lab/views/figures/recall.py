@@ -91,16 +91,13 @@ def frontier(points: Mapping[str, Mapping[int, Sequence[float]]], titles: Mappin
                  label="guessing among the text's values")
     every = sorted({size for by_size in points.values() for size in by_size})
     axes.set_xscale("log", base=2)
-    axes.set_xticks([size / 1024 for size in every if _apart(size, every)],
-                    [f"{size / 1024:g}" for size in every if _apart(size, every)])
+    # of sizes less than an eighth apart, the largest has a tick
+    ticks = [size / 1024 for size in every if not any(size < other < 1.125 * size
+                                                      for other in every)]
+    axes.set_xticks(ticks, [f"{size:g}" for size in ticks])
     axes.minorticks_off()
     axes.set(xlabel="state at its largest, KiB for one text", ylabel="queries answered, %",
              ylim=(0, 104), title=title)
     axes.grid(color=EMPTY)
     legend_beside(axes, at=1.0)
     return figure
-
-
-def _apart(size: int, every: Sequence[int]) -> bool:
-    """Return whether a size has a tick: the largest of those that are less than an eighth apart."""
-    return not any(size < other < 1.125 * size for other in every)

@@ -47,8 +47,7 @@ def head_maps(maps: Any, *, title: str = "") -> Figure:
     for (layer, head), axes in np.ndenumerate(panels):
         image = axes.imshow(maps[layer, head], cmap=WEIGHTS, norm=PowerNorm(SHADE, 0, 1),
                             interpolation="nearest")
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(True)
         axes.spines[:].set_color("#D0D0D0")
         if layer == 0:
@@ -97,12 +96,11 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
     mass_axes.plot(rank, rank / length, **even)
     mass_axes.axhline(mass, color=INK, linewidth=0.8)
     weight_axes.set(xscale="log", yscale="log", ylabel="weight", xlabel="key, the heaviest first",
-                    ylim=(LEAST_WEIGHT, 1.3))
+                    ylim=(LEAST_WEIGHT, 1.3), title=title)
     mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys",
                   ylim=(0, 1.03))
     for axes in (weight_axes, mass_axes):
         axes.xaxis.set_major_formatter("{x:g}")
-    weight_axes.set_title(title)
     mass_axes.set_title(f"dots: {mass:.0%} is held", fontweight="normal")
     grid(weight_axes, mass_axes)
     mass_axes.legend(loc="lower right")
@@ -129,9 +127,7 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
         seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
                         annot=True, fmt=(numbers or {}).get(title, ".2f"), annot_kws={"size": 9},
                         linewidths=1, linecolor="white")
-        axes.set_title(title)
-        axes.set_xlabel("head")
-        axes.set_ylabel("layer" if number == 0 else "")
+        axes.set(title=title, xlabel="head", ylabel="layer" if number == 0 else "")
         axes.tick_params(length=0, rotation=0)
     return figure
 
@@ -149,8 +145,8 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
                   label="even")
     for (name, values), colour in coloured(curves.items()):
         axes.plot(*_blocks(values, smoothing), color=colour, linewidth=2, label=name)
-    axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None))
-    axes.set_title(title)
+    axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None),
+             title=title)
     grid(axes)
     legend_beside(axes)
     return figure
@@ -206,8 +202,8 @@ def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) 
             axes.plot(values, row + generator.uniform(-0.22, 0.22, len(values)), "o", color=SKY,
                       markersize=3, alpha=0.6)
             axes.plot(np.median(values), row, "|", color=INK, markersize=22, markeredgewidth=2)
-        axes.set(xlabel=label, yticks=range(len(results)), ylim=(len(results) - 0.5, -0.5))
-        axes.set_yticklabels([result["model"] for result in results])
+        axes.set(xlabel=label, yticks=range(len(results)), ylim=(len(results) - 0.5, -0.5),
+                 yticklabels=[result["model"] for result in results])
     return figure
 
 
@@ -223,9 +219,8 @@ def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str,
         axes.plot(as_array(x), as_array(values), color=WRONG if name == wrong else colour,
                   linewidth=2, label=name)
     axes.axhline(truth, color=INK, linewidth=1.2, linestyle=DASHED, label="$P_{sparse}$")
-    axes.set(xscale="log", xlabel="$x$", ylabel="claimed lower bound")
-    axes.set_ylim(min(-0.05, axes.get_ylim()[0]), 1.05)
-    axes.set_title(title)
+    axes.set(xscale="log", xlabel="$x$", ylabel="claimed lower bound", title=title,
+             ylim=(min(-0.05, axes.get_ylim()[0]), 1.05))
     grid(axes)
     legend_beside(axes)
     return figure
@@ -249,8 +244,8 @@ def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str,
                   label=name, linestyle=DASHED if failed else "-")
     axes.errorbar(lengths, as_array(drawn), yerr=as_array(errors), fmt="o", color=INK, markersize=4,
                   linewidth=1.2, capsize=2, label="drawn rows")
-    axes.set(xlabel="tokens $L$", ylabel="$P_{sparse}(L, \\rho)$", ylim=(-0.03, 1.05))
-    axes.set_title(title)
+    axes.set(xlabel="tokens $L$", ylabel="$P_{sparse}(L, \\rho)$", ylim=(-0.03, 1.05),
+             title=title)
     grid(axes)
     legend_beside(axes)
     return figure
@@ -271,8 +266,7 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
         if array.ndim != 3 or array.shape[-1] != len(lengths):
             raise ValueError(
                 f"shares of rate {rate}: got shape {array.shape}, "
-                f"wanted (layers, heads, {len(lengths)})"
-            )
+                f"wanted (layers, heads, {len(lengths)})")
     colours = dict(coloured(arrays))
     layers, heads = next(iter(arrays.values())).shape[:2]
     figure, panels = plt.subplots(layers, heads, sharex=True, sharey=True, squeeze=False,
@@ -323,8 +317,7 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
         if abs(guess - seen) > OFF * (ends[1] - ends[0]):
             axes.annotate(name, (guess, seen), xytext=(4, 3), textcoords="offset points",
                           fontsize=7.5, color=FAINT)
-    axes.set(xlabel=f"{quantity}, predicted", ylabel=f"{quantity}, measured")
-    axes.set_title(title)
+    axes.set(xlabel=f"{quantity}, predicted", ylabel=f"{quantity}, measured", title=title)
     grid(axes)
     legend_beside(axes)
     return figure

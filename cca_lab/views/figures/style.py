@@ -34,8 +34,6 @@ OF_MECHANISM = {"full": INK, "cca": CORE, "dga": GOOD, "lococo": MISSING, "strea
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#FFFFFF", "#D6E8F4", "#6DB0DA", RAW,
                                                         "#00324F"])
-DIFFERENCES = LinearSegmentedColormap.from_list("differences",
-                                                ["#8C3600", WRONG, "#FFFFFF", RAW, "#00324F"])
 
 MOST_LABELS = 32  # more tick labels than this cannot be read
 

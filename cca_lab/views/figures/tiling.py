@@ -106,12 +106,8 @@ def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
 def _square(rows: int, columns: int, labels: Sequence[str] | None,
             title: str) -> tuple[Figure, Axes]:
     figure, axes = plt.subplots(figsize=(4.2 * max(1.0, min(columns / rows, 1.6)), 4.9))
-    axes.set_xlim(0, columns)
-    axes.set_ylim(rows, 0)
-    axes.set_aspect("equal")
-    axes.set_title(title)
-    axes.set_xlabel("key")
-    axes.set_ylabel("query")
+    axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", title=title, xlabel="key",
+             ylabel="query")
     axes.spines[:].set_visible(False)
     row_labels = tick_labels(labels, rows)
     if row_labels:
@@ -149,8 +145,8 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
         axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     if numbered:
         _number(axes, reads, 0.5 if loaded is None else 0.94)
-    axes.set(xlim=(0, width), ylim=(height, 0), title=title, xlabel=column_name, ylabel=row_name)
-    axes.set_aspect("equal")
+    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", title=title, xlabel=column_name,
+             ylabel=row_name)
     axes.spines[:].set_visible(False)
     for axis, labels, size in ((axes.yaxis, row_labels, rows),
                                (axes.xaxis, column_labels, columns)):

@@ -57,14 +57,17 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
 
     By model and position (0 first, 1 last) the share answered.
     """
+    return _matches({name: sorted(shares.items()) for name, shares in matches.items()},
+                    "position of the answering document (0 first, 1 last)")
+
+
+def _matches(shares: Mapping[str, Sequence[tuple[float, float]]], xlabel: str) -> Figure:
+    """Draw pairs (x, share) as percentages, one line per model."""
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
-    for ((name, by_position), colour), marker in zip(coloured(matches.items()), "osD^v*",
-                                                     strict=False):
-        positions = sorted(by_position)
-        axes.plot(positions, [100 * by_position[position] for position in positions], color=colour,
-                  marker=marker, label=name)
-    axes.set(xlabel="position of the answering document (0 first, 1 last)", ylabel="exact match, %",
-             ylim=(-4, 104), xticks=positions)
+    for ((name, pairs), colour), marker in zip(coloured(shares.items()), "osD^v*", strict=False):
+        x, y = np.array(pairs, dtype=float).T
+        axes.plot(x, 100 * y, color=colour, marker=marker, label=name)
+    axes.set(xlabel=xlabel, ylabel="exact match, %", ylim=(-4, 104), xticks=x)
     legend_beside(axes, at=1.0)
     return figure
 
@@ -76,18 +79,11 @@ def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure
     By model the share at each offset; dotted lines mark those where documents begin on group
     boundaries.
     """
-    figure, axes = plt.subplots(figsize=(7.4, 3.4))
-    for ((name, by_offset), colour), marker in zip(coloured(shares.items()), "osD^v*",
-                                                   strict=False):
-        axes.plot(range(len(by_offset)), 100 * np.asarray(by_offset), color=colour, marker=marker,
-                  label=name)
-    offsets = max(len(by_offset) for by_offset in shares.values())
-    for offset in range(0, offsets, group):
-        axes.axvline(offset, color=FAINT, linestyle=":", linewidth=1, zorder=0)
-    axes.set(
-        xlabel=f"tokens of text before the documents (dotted: a multiple of the group, {group})",
-        ylabel="exact match, %", ylim=(-4, 104), xticks=range(offsets))
-    legend_beside(axes, at=1.0)
+    figure = _matches(
+        {name: list(enumerate(by_offset)) for name, by_offset in shares.items()},
+        f"tokens of text before the documents (dotted: a multiple of the group, {group})")
+    for offset in range(0, max(map(len, shares.values())), group):
+        figure.axes[0].axvline(offset, color=FAINT, linestyle=":", linewidth=1, zorder=0)
     return figure
 
 
@@ -100,12 +96,12 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
     control the perplexity over the base's of the model trained with full attention.
     """
     figure, axes = plt.subplots(figsize=(9.0, 4.2))
-    axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained",
-                 zorder=3)
-    for index, (name, point) in enumerate(points.items()):
+    axes.scatter(swapped[0], 100 * swapped[1], color=INK, marker="x", s=50, zorder=3,
+                 label="swapped, untrained")
+    for index, (name, (ratio, share)) in enumerate(points.items()):
         look: Any = {"color": SERIES[index % len(SERIES)],
                      "marker": "osD^v"[index // len(SERIES) % 5]}
-        axes.scatter(*_percent(point), s=44, label=name, zorder=3, **look)
+        axes.scatter(ratio, 100 * share, s=44, label=name, zorder=3, **look)
         if name in controls:
             axes.scatter(controls[name], 104, s=26, facecolors="none", clip_on=False, **look)
     axes.axvline(1.0, color=INK, linewidth=1)
@@ -117,10 +113,6 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
         ylabel="exact match, documents of 5-20 tokens, %", ylim=(-4, 107))
     legend_beside(axes, at=1.0)
     return figure
-
-
-def _percent(point: tuple[float, float]) -> tuple[float, float]:
-    return point[0], 100 * point[1]
 
 
 @styled

@@ -104,8 +104,8 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str
     backend = getattr(tokenizer, "backend_tokenizer", None)
     settings = {} if backend is None else json.loads(backend.to_str())
     model, split = settings.get("model", {}), settings.get("pre_tokenizer") or {}
-    if model.get("type") != "BPE" or settings["normalizer"] or {key: split.get(key)
-                                                                for key in SPLIT} != SPLIT:
+    if (model.get("type") != "BPE" or settings["normalizer"]
+            or {key: split.get(key) for key in SPLIT} != SPLIT):
         raise ValueError(
             f"tokenizer: {name} has {kind}, wanted byte-level BPE as `cca-lab pretrain` trains it; "
             "take data/models/gpt2-mini")
@@ -115,6 +115,6 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str
     tokens = sorted(ids, key=ids.__getitem__)
     as_bytes = str.maketrans(byte_of)
     return {"tokens": [token if token in special else token.translate(as_bytes)
-                       for token in tokens], "merges": [[ids[left], ids[right]]
-                                                        for left, right in model["merges"]],
+                       for token in tokens],
+            "merges": [[ids[left], ids[right]] for left, right in model["merges"]],
             "special": special}

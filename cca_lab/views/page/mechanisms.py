@@ -6,10 +6,7 @@ columns are made by a convolution that has to be trained, and no shipped model h
 
 from typing import Any
 
-import torch
-from transformers import GPT2Config
-
-from cca_lab.mechanisms import MECHANISMS, Mechanism
+from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca.baselines import kept_tokens
 
 # For each option that has a control: smallest, largest and step; or the values to choose from.
@@ -21,24 +18,13 @@ CONTROLS: dict[str, dict[str, tuple[Any, ...]]] = {
             "pooling": ("softmax", "mean")},  # a maximum is no weighted mean
     "mean_pooling": {"group": GROUP, "window": WINDOW},
     "random_tokens": {"group": GROUP, "window": WINDOW},
-    "dga": {
-        "group": GROUP, "gamma": (0, 1, 0.01), "choose": ("prompt", "blocks"), "block": (16, 256, 1)
-    },
+    "dga": {"group": GROUP, "gamma": (0, 1, 0.01), "choose": ("prompt", "blocks"),
+            "block": (16, 256, 1)},
     "streaming_llm": {"recent": (0, 256, 1), "sinks": FIRST},
     "lm_infinite": {"local": (1, 256, 1), "global_tokens": FIRST},
     "a_shape": {"window": WINDOW, "sinks": FIRST},
     "longlora": {"group": (1, 512, 1)},
 }
-
-
-def on_intervals(cls: type[Mechanism]) -> bool:
-    """Return whether the page can compute it: rows see intervals, and no module is trained."""
-    mechanism = cls()
-    heads, tokens, dim = 4, 8, 4
-    q, k, v = torch.randn(3, 1, heads, tokens, dim, generator=torch.Generator().manual_seed(0))
-    groups = mechanism.columns(q, k, v, mechanism.call(q, k, v))
-    trained = mechanism.new_module(GPT2Config(n_head=heads, n_embd=heads * dim))
-    return trained is None and all(columns.visible.dtype == torch.int64 for columns in groups)
 
 
 def controls(positions: int) -> list[dict[str, Any]]:

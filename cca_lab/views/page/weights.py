@@ -53,12 +53,10 @@ def pack(models: Sequence[PreTrainedModel], names: Sequence[str]) -> Packed:
     sums: list[tuple[list[int], Tensor]] = [([], torch.zeros(count))]
     for model, name in zip(models, names, strict=True):
         if (other := sizes(model, name)) != config:
-            raise ValueError(
-                f"model: {name} has {other}, wanted the sizes of {names[0]}, {config}; write two "
-                "pages"
-            )
-        sums.append(_add(packed, torch.cat([tensor.flatten()
-                                            for tensor in tensors(model).values()]), sums))
+            raise ValueError(f"model: {name} has {other}, wanted the sizes of {names[0]}, "
+                             f"{config}; write two pages")
+        weights = torch.cat([tensor.flatten() for tensor in tensors(model).values()])
+        sums.append(_add(packed, weights, sums))
     return packed
 
 

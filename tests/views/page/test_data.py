@@ -6,17 +6,28 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GPT2Config
 
 from cca_lab import files, load_pretrained, swap_attention
 from cca_lab.attention import statistics
-from cca_lab.mechanisms import MECHANISMS, mechanism_of
+from cca_lab.mechanisms import MECHANISMS, Mechanism, mechanism_of
 from cca_lab.models.mini import new_model
 from cca_lab.views.page.data import page_data, vocabulary
-from cca_lab.views.page.mechanisms import CONTROLS, check_options, controls, kept, on_intervals
+from cca_lab.views.page.mechanisms import CONTROLS, check_options, controls, kept
 from cca_lab.views.page.weights import MOST_ERROR, half, pack, steps, tensors
 from tests.attention.test_statistics import causal_maps
 from tests.views.page.conftest import SHIPPED
 from tests.views.page.node import needs_node, run
+
+
+def on_intervals(cls: type[Mechanism]) -> bool:
+    """Whether the page can compute it: rows see intervals, and no module is trained."""
+    mechanism = cls()
+    heads, tokens, dim = 4, 8, 4
+    q, k, v = torch.randn(3, 1, heads, tokens, dim, generator=torch.Generator().manual_seed(0))
+    groups = mechanism.columns(q, k, v, mechanism.call(q, k, v))
+    trained = mechanism.new_module(GPT2Config(n_head=heads, n_embd=heads * dim))
+    return trained is None and all(columns.visible.dtype == torch.int64 for columns in groups)
 
 
 def test_the_mechanisms_are_those_on_intervals():
