@@ -1,7 +1,4 @@
-"""What notebooks call.
-
-The switch that comes before Triton, compiled kernels as they are, a bar without times.
-"""
+"""What notebooks call: the switch before Triton, compiled kernels, a bar without times."""
 
 import itertools
 import subprocess
@@ -39,10 +36,8 @@ def test_kernels_are_interpreted_after_the_call():
 
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_a_call_that_comes_too_late_says_so():
-    done = run(
-        "import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\n"
-        "interpret_kernels()"
-    )
+    done = run("import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\n"
+               "interpret_kernels()")
     assert done.returncode != 0 and "restart the notebook's kernel" in done.stderr
 
 
@@ -51,8 +46,7 @@ def test_without_triton_it_says_so_and_goes_on():
         "from importlib import util\nfind = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'triton' else find(name, *rest)\n"
         "from cca_lab.views.notebook_tools import interpret_kernels\n"
-        "assert interpret_kernels() is False"
-    )
+        "assert interpret_kernels() is False")
     assert done.returncode == 0, done.stderr
     assert "Linux only" in done.stdout
 
@@ -68,11 +62,11 @@ $L__BB0_1:
 \t// begin inline asm
 \t@%p1 ld.global.b32 { %r5 }, [ %rd1 + 0 ];
 \t@%p2 ld.global.b32 { %r6 }, [ %rd1 + 4 ];
-\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, %rd4, %rd5, p, 1, 1, 0, 1;
+\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {EIGHT}, %rd4, %rd5, p, 1, 1, 0, 1;
 \tret;
 }
 \t.file\t1 "somewhere.py"
-"""
+""".replace("EIGHT", ",".join(f"%r{n}" for n in range(1, 9)))
 
 
 def test_instructions_are_told_from_everything_else():
@@ -102,10 +96,7 @@ def test_each_kernel_that_notebooks_show_compiles_without_spills(kernel):
 
 
 class Screen:
-    """What a notebook shows.
-
-    `display` in IPython's stead, which gives a handle where it is asked for one.
-    """
+    """What a notebook shows: IPython's `display`, with a handle where it is asked for one."""
 
     def __init__(self):
         self.shown = []

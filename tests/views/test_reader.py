@@ -1,7 +1,4 @@
-"""What a reader guesses and writes.
-
-The words for how far off a guess is, the table, the "your turn" cells.
-"""
+"""What a reader guesses and writes: how far off it is, the table, the "your turn" cells."""
 
 import pytest
 import torch
@@ -18,18 +15,12 @@ def nothing_yet(monkeypatch):
     monkeypatch.setattr(reader, "_entries", {})
 
 
-@pytest.mark.parametrize("guess, actual, words", [(17, 12, "5 too many, 42 %"),
-                                                  (9, 12, "3 too few, 25 %"), (12, 12, "right"),
-                                                  (0.5, 0.32, "0.18 too much, 56 %"),
-                                                  (0.3201, 0.32, "right"),
-                                                  (1.0, 4, "3 too little, 75 %"),
-                                                  (3, 0, "3 too many"),
-                                                  (float("inf"), 2.0, "inf too much"),
-                                                  ("Mean ", "mean", "right"),
-                                                  ("max", "mean", "not so"), (True, True, "right"),
-                                                  (True, False, "not so"),
-                                                  ("yes", 1, "not so: a number was asked for"),
-                                                  ("5.0", 5, "right"), (60, 0.6, "59.4 too much")])
+@pytest.mark.parametrize("guess, actual, words", [
+    (17, 12, "5 too many, 42 %"), (9, 12, "3 too few, 25 %"), (12, 12, "right"),
+    (0.5, 0.32, "0.18 too much, 56 %"), (0.3201, 0.32, "right"), (1.0, 4, "3 too little, 75 %"),
+    (3, 0, "3 too many"), (float("inf"), 2.0, "inf too much"), ("Mean ", "mean", "right"),
+    ("max", "mean", "not so"), (True, True, "right"), (True, False, "not so"),
+    ("yes", 1, "not so: a number was asked for"), ("5.0", 5, "right"), (60, 0.6, "59.4 too much")])
 def test_how_far_off(guess, actual, words):
     assert distance(guess, actual) == words
 
@@ -37,15 +28,15 @@ def test_how_far_off(guess, actual, words):
 def test_a_guess_and_what_came_out(capsys):
     predict("05.1", 17, "columns")
     reveal("05.1", torch.tensor(12))
-    assert capsys.readouterr(
-    ).out == "05.1 columns: you say 17\n05.1 columns: 12 (you said 17: 5 too many, 42 %)\n"
+    said = capsys.readouterr().out
+    assert said == "05.1 columns: you say 17\n05.1 columns: 12 (you said 17: 5 too many, 42 %)\n"
 
 
 def test_dots_are_no_guess_and_stop_nothing(capsys):
     predict("05.1", ..., "columns")
     reveal("05.1", 12)
-    assert "no guess yet" in (said := capsys.readouterr().out) and said.endswith(
-        "05.1 columns: 12\n")
+    said = capsys.readouterr().out
+    assert "no guess yet" in said and said.endswith("05.1 columns: 12\n")
 
 
 def test_the_table_has_a_line_each(capsys):
@@ -103,8 +94,8 @@ def test_a_right_answer_is_done(turn, capsys):
 def test_a_wrong_answer_is_told_why_and_stops(turn, capsys):
     with pytest.raises(cell.CheckFailed, match="99.1: not yet: doubles"):
         cell.your_turn("99.1", lambda x: x)
-    assert "answer(3) is 3, wanted 6" in capsys.readouterr().out and reader._entries[
-        "99.1"].done is False
+    assert "answer(3) is 3, wanted 6" in capsys.readouterr().out
+    assert reader._entries["99.1"].done is False
 
 
 def test_what_is_not_written_stops_nothing(turn, capsys):

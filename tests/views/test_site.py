@@ -1,7 +1,4 @@
-"""The site.
-
-Sound links, nothing from a network, every notebook, document, name and claim with its page.
-"""
+"""The site: sound links, nothing from a network, a page for all that is documented."""
 
 import json
 import re
@@ -51,18 +48,14 @@ def in_style(css: str) -> list[str]:
 
 
 def problems(folder: Path) -> list[str]:
-    """Return in words what is wrong with a site.
-
-    Links that lead nowhere, what comes from elsewhere.
-    """
+    """Return in words links of a site that lead nowhere, and what comes from elsewhere."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")
              if "_static" not in path.parts}  # templates of the theme
     wrong = []
     for path, page in pages.items():
         name = path.relative_to(folder)
-        wrong += [
-            f"{name}: {why}" for address in page.links for why in broken(address, path, pages)
-        ]
+        wrong += [f"{name}: {why}" for address in page.links
+                  for why in broken(address, path, pages)]
         wrong += [f"{name}: {why}" for address in page.loads for why in outside(address, path)]
     for path in folder.rglob("*.css"):
         wrong += [f"{path.name}: {why}" for address in in_style(path.read_text(encoding="utf-8"))

@@ -1,7 +1,4 @@
-"""The walkthrough on tiny notebooks.
-
-What it shows, what it keeps, and what it does when a cell fails.
-"""
+"""The walkthrough on tiny notebooks: what it shows and keeps, and what it does on failures."""
 
 import io
 import json
@@ -127,8 +124,8 @@ def test_pages_open_offline_and_lead_to_each_other(broken_then_repaired):
 
 def test_formulas_are_mathml(broken_then_repaired):
     first = broken_then_repaired[1][1][2]["00_first.html"]
-    assert first.count("<math") == 2 and "<mfrac>" in first and "$" not in first.split(
-        "<main>")[1].split("</main>")[0]
+    assert first.count("<math") == 2 and "<mfrac>" in first
+    assert "$" not in first.split("<main>")[1].split("</main>")[0]
 
 
 def test_loader_check_sees_what_a_page_loads():
@@ -146,20 +143,16 @@ def test_interruption_keeps_what_had_run_and_exits_130(tmp_path):
     small_notebooks.write(
         tmp_path / "notebooks", "00_slow", "# Slow", "print('before')",
         "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT)\ntime.sleep(300)")
-    command = [
-        sys.executable, "-c", "from cca_lab.cli import app; app()", "walkthrough", "--no-html",
-        "--folder",
-        str(tmp_path / "notebooks"), "--out",
-        str(tmp_path / "out")
-    ]
+    command = [sys.executable, "-c", "from cca_lab.cli import app; app()", "walkthrough",
+               "--no-html", "--folder", tmp_path / "notebooks", "--out", tmp_path / "out"]
     run = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     assert run.returncode == 130, run.stdout + run.stderr
     assert "00_slow.ipynb: interrupted" in run.stdout and "FROM=00" in run.stdout
     assert states(json.loads((tmp_path / "out" / "summary.json").read_text())) == ["interrupted"]
-    assert nbformat.read(tmp_path / "out" / "00_slow.ipynb",
-                         4).cells[1].outputs[0].text == "before\n"
+    partial = nbformat.read(tmp_path / "out" / "00_slow.ipynb", 4)
+    assert partial.cells[1].outputs[0].text == "before\n"
     assert not list((tmp_path / "out").glob("*.html"))
 
 
@@ -180,9 +173,8 @@ def test_dead_kernel_is_a_failure_that_names_the_cell():
 def test_refresh_writes_portable_outputs_and_leaves_a_failing_notebook_alone(tmp_path):
     good = small_notebooks.write(tmp_path, "00_good", "# Good", "print('hello')")
     notebook = nbformat.read(good, 4)
-    notebook.cells[1].metadata = {
-        "tags": ["volatile"], "execution": {"iopub.status.busy": "2026-01-01"}
-    }
+    notebook.cells[1].metadata = {"tags": ["volatile"],
+                                  "execution": {"iopub.status.busy": "2026-01-01"}}
     nbformat.write(notebook, good)
     bad = small_notebooks.write(tmp_path, "01_bad", "# Bad", "1 / 0")
     before = bad.read_bytes()
@@ -217,10 +209,8 @@ def test_choosing_what_is_not_there_says_what_is(tmp_path, limits, words):
 
 def test_the_notebooks_themselves_are_not_overwritten(tmp_path):
     small_notebooks.write(tmp_path, "00_a", "# T")
-    outcome = CliRunner().invoke(
-        app,
-        ["walkthrough", "--folder",
-         str(tmp_path), "--out", str(tmp_path)])
+    outcome = CliRunner().invoke(app, ["walkthrough", "--folder", str(tmp_path), "--out",
+                                       str(tmp_path)])
     assert outcome.exit_code == 2 and "choose another" in outcome.output
 
 

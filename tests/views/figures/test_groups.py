@@ -1,33 +1,24 @@
 """Groups and group coding: what the figures show is the data."""
 
-import io
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgba
 
 from cca_lab.mechanisms.dga import FocalRule, row_reads
 from cca_lab.views.figures import groups
 from cca_lab.views.figures.style import CORE, RAW, SERIES, WRONG
+from tests.views.figures.conftest import check_png
 
 WORDS = "Ada came home and then Ben slept".split()
 FOCAL, GROUPS = [0, 2, 5], [[1, 3], [4, 6]]
 READS = [row_reads(i, FOCAL, GROUPS, FocalRule(group=2, gamma=0.0)) for i in range(7)]
 
 
-def check_png(figure) -> None:
-    png = io.BytesIO()
-    figure.savefig(png, bbox_inches="tight")
-    assert len(png.getvalue()) < 100_000 and plt.get_fignums() == []
-
-
 def test_division_draws_each_token_once_and_names_each_column(recwarn):
     figure = groups.division(WORDS, range(7), FOCAL, GROUPS, title="a")
     bars, drawing = figure.axes
     assert [bar.get_height() for bar in bars.patches] == list(range(7))
-    blue = [t for t, bar in enumerate(bars.patches) if bar.get_facecolor()
-            == plt.matplotlib.colors.to_rgba(RAW)]
+    blue = [t for t, bar in enumerate(bars.patches) if bar.get_facecolor() == to_rgba(RAW)]
     assert blue == FOCAL and CORE != RAW
     assert [text.get_text() for text in drawing.texts] == ["Ada", "home", "Ben", "came and",
                                                            "then slept", *WORDS]
@@ -54,17 +45,10 @@ def test_reading_draws_how_each_row_reads_each_token(recwarn):
     assert not recwarn.list
 
 
-@pytest.fixture(autouse=True)
-def no_figure_stays_open():
-    plt.close("all")
-    yield
-    assert plt.get_fignums() == []
-
-
 def test_predictions_are_lines_and_measurements_dots_of_the_same_colour():
     figure = groups.predicted_and_measured([1, 2], {"a": [4, 2], "b": [3, 3]},
-                                                 {"b": [(3, 0.1), (2.9, 0.2)]}, xlabel="x",
-                                                 ylabel="y", reference={"c": [1, 0.5]})
+                                           {"b": [(3, 0.1), (2.9, 0.2)]}, xlabel="x", ylabel="y",
+                                           reference={"c": [1, 0.5]})
     (axes,) = figure.axes
     lines = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
     assert lines["a"] == [4, 2] and lines["b"] == [3, 3] and lines["c"] == [1, 0.5]
@@ -92,10 +76,9 @@ def test_descent_paths_count_their_steps():
 def test_intervals_have_a_panel_a_title(logarithmic):
     triples = [(1.0, 0.9, 1.1), (2.0, 1.5, 2.5)]
     figure = groups.with_intervals({"keys": {"full": triples}, "logits": {"cca": triples}},
-                                         [0.1, 0.3], xlabel="sigma", ylabel="KL",
-                                         logarithmic=logarithmic)
+                                   [0.1, 0.3], xlabel="sigma", ylabel="KL",
+                                   logarithmic=logarithmic)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["keys", "logits"]
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["full", "cca"]
     assert figure.axes[0].lines[0].get_ydata().tolist() == [1.0, 2.0]
-    assert [axes.lines[0].get_color()
-            for axes in figure.axes] == list(SERIES[:2])  # one colour a name
+    assert [axes.lines[0].get_color() for axes in figure.axes] == list(SERIES[:2])

@@ -1,9 +1,5 @@
-"""Figures of sparsity and of single rows.
+"""Figures of sparsity and of single rows: they show the data, and refuse what does not fit."""
 
-What they show is the data, and what does not fit is refused.
-"""
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -16,13 +12,6 @@ def causal_maps(*shape: int) -> torch.Tensor:
     length = shape[-1]
     scores = 2 * torch.randn(*shape, length, generator=torch.Generator().manual_seed(0))
     return scores.masked_fill(~torch.ones(length, length).tril().bool(), float("-inf")).softmax(-1)
-
-
-@pytest.fixture(autouse=True)
-def no_figure_stays_open():
-    plt.close("all")  # what another file's test left open is not ours
-    yield
-    assert plt.get_fignums() == []
 
 
 def test_head_maps_shows_each_map_in_its_place():
@@ -55,7 +44,6 @@ def test_by_head_shares_a_scale_if_asked(shared, largest):
     figure = sparsity.by_head({"a": values, "b": values / 10}, shared=shared)
     assert [axes.collections[0].get_clim() for axes in figure.axes] == [(0, most)
                                                                         for most in largest]
-
 
 
 def test_by_position_averages_blocks_and_keeps_the_short_last_one():

@@ -1,8 +1,5 @@
 """Trained models: the figures draw the numbers that they are given."""
 
-import io
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -16,12 +13,7 @@ from cca_lab.views.figures.training import (
     match_by_position,
     recipes,
 )
-
-
-def check_png(figure) -> None:
-    png = io.BytesIO()
-    figure.savefig(png, format="png")
-    assert len(png.getvalue()) < 150_000 and plt.get_fignums() == []
+from tests.views.figures.conftest import check_png
 
 
 def test_convergence_draws_the_losses_their_running_mean_and_the_reference():
@@ -56,8 +48,8 @@ def test_match_by_offset_shows_percent_and_where_documents_begin_on_groups():
     assert aligned.get_color() != shifted.get_color()
     assert aligned.get_marker() != shifted.get_marker()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(shares)
-    assert list(axes.get_xticks()) == [0, 1, 2, 3,
-                                       4] and "multiple of the group, 4" in axes.get_xlabel()
+    assert list(axes.get_xticks()) == [0, 1, 2, 3, 4]
+    assert "multiple of the group, 4" in axes.get_xlabel()
     assert axes.get_ylim()[0] < 0 and axes.get_ylim()[1] > 100  # nothing lies on the frame
     check_png(figure)
 
@@ -65,22 +57,19 @@ def test_match_by_offset_shows_percent_and_where_documents_begin_on_groups():
 def test_match_by_offset_draws_no_more_lines_than_can_be_told_apart():
     six = {str(index): [0.5, 0.5] for index in range(len(SERIES))}
     lines = match_by_offset(six, 8).axes[0].get_lines()[:-1]
-    assert len({line.get_color() for line in lines}) == len({line.get_marker() for line
-                                                             in lines}) == len(SERIES)
+    for look in ({line.get_color() for line in lines}, {line.get_marker() for line in lines}):
+        assert len(look) == len(SERIES)
     with pytest.raises(ValueError, match="series: got 7, wanted at most 6"):
         match_by_offset(six | {"one more": [0.5, 0.5]}, 8)
 
 
 def looks(axes):
-    """Return the points of each recipe: place, colour and marker's outline.
-
-    And of the hollow marks.
-    """
+    """Return colour, marker's outline and position of each recipe, and of the hollow marks."""
     filled, hollow = [], []
     for points in axes.collections[1:]:  # the first is the swapped model
         colours = points.get_edgecolor()
-        look = to_hex(colours[0]), points.get_paths()[0].vertices.tobytes(), tuple(
-            points.get_offsets()[0])
+        look = (to_hex(colours[0]), points.get_paths()[0].vertices.tobytes(),
+                tuple(points.get_offsets()[0]))
         (filled if len(points.get_facecolor()) else hollow).append(look)
     return filled, hollow
 
@@ -91,12 +80,11 @@ def test_recipes_draws_points_controls_and_the_swapped_model():
     (axes,) = figure.axes
     assert tuple(axes.collections[0].get_offsets()[0]) == pytest.approx((1.9, 2.0))
     filled, hollow = looks(axes)
-    assert [place for _, _, place in filled] == [pytest.approx((1.2, 40.0)),
-                                                 pytest.approx((1.1, 90.0))]
+    assert [look[2] for look in filled] == [pytest.approx((1.2, 40)), pytest.approx((1.1, 90))]
     assert [look[:2] for look in hollow] == [filled[1][:2]] and hollow[0][2] == (1.05, 104.0)
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [1.0, 1.9]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["swapped, untrained",
-                                                                           "slow", "fast"]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["swapped, untrained", "slow", "fast"]
     check_png(figure)
 
 
@@ -122,11 +110,10 @@ def test_kept_tokens_draws_a_matrix_for_each_model_offset_0_above():
     for panel, weights in zip(figure.axes, kept.values(), strict=True):
         assert np.allclose(np.asarray(panel.collections[0].get_array()).reshape(3, 4), weights)
         assert panel.collections[0].get_clim() == (0, 1)
-        assert [label.get_text() for label in panel.get_xticklabels()] == ["A", "map", "Ada",
-                                                                           "Bach"]
+        assert [tick.get_text() for tick in panel.get_xticklabels()] == ["A", "map", "Ada", "Bach"]
         assert panel.get_ylim() == (3, 0)  # sharing an axis has not turned it over again
-        assert [text.get_text() for text in panel.texts] == [f"{weight:.1f}"
-                                                             for weight in weights.flatten()]
+        written = [text.get_text() for text in panel.texts]
+        assert written == [f"{weight:.1f}" for weight in weights.flatten()]
     assert figure.axes[0].get_ylabel() == "tokens of text before"
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0", "1", "2"]
     check_png(figure)
@@ -150,7 +137,6 @@ def test_beside():
     assert [list(line.get_ydata()) for line in dots] == [[1.0, 3.0], [4.0]]
     assert list(mean.get_ydata()) == [2.0, 4.0]
     assert [tick.get_text() for tick in right.get_xticklabels()] == ["x", "y"]
-    assert not plt.get_fignums()
 
 
 def test_frontier():
