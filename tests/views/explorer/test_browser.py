@@ -1,7 +1,4 @@
-"""The view in a real browser, as a page without a program.
-
-Clicks, keys, what is lit, themes, widths.
-"""
+"""The view in a real browser, as a page without a program: clicks, keys, themes, widths."""
 
 import pytest
 import torch
@@ -26,16 +23,27 @@ def explorer(attention="cca", heads=2, **options):
     return explore_tensors(q, k, words=words, attention=attention, **(options or CASES[attention]))
 
 
-def opened(browser, tmp_path, shown, *, width=1100, scheme="light"):
-    """Open a page of an explorer; errors of its scripts fail the test at `close`."""
-    shown.save(tmp_path / "page.html")
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.mistakes = []
-    page.on("pageerror", lambda error: page.mistakes.append(str(error)))
-    page.on("console", lambda message: message.type == "error"
-            and page.mistakes.append(message.text))
-    page.goto((tmp_path / "page.html").as_uri())
-    return page
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Yield what opens the page of an explorer; errors of its scripts fail the test."""
+    pages = []
+
+    def open_page(shown, *, width=1100, scheme="light"):
+        shown.save(tmp_path / "page.html")
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        pages.append(page)
+        page.mistakes = []
+        page.on("pageerror", lambda error: page.mistakes.append(str(error)))
+        page.on("console", lambda message: message.type == "error"
+                and page.mistakes.append(message.text))
+        page.goto((tmp_path / "page.html").as_uri())
+        return page
+
+    yield open_page
+    mistakes = [mistake for page in pages for mistake in page.mistakes]
+    for page in pages:
+        page.close()
+    assert not mistakes
 
 
 def lit(page):
@@ -64,12 +72,10 @@ def check_every_row(page, shown):
 
 
 @pytest.mark.parametrize("attention", CASES)
-def test_the_lit_columns_are_those_that_the_query_sees(browser, tmp_path, attention):
+def test_the_lit_columns_are_those_that_the_query_sees(opened, attention):
     shown = explorer(attention)
-    page = opened(browser, tmp_path, shown)
+    page = opened(shown)
     check_every_row(page, shown)
-    assert not page.mistakes
-    page.close()
 
 
 # Wrong views: what stands in the script, and what stands there instead.
@@ -83,21 +89,21 @@ MUTANTS = {"lit one column late": ("[column, row.weights[n]]", "[column + 1, row
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_the_check_catches(browser, tmp_path, monkeypatch, mutant):
+def test_the_check_catches(opened, monkeypatch, mutant):
     right, wrong = MUTANTS[mutant]
     assert joined(VIEW_FILES).count(right) == 1
     monkeypatch.setattr(explorer_module, "joined",
                         lambda paths: joined(paths).replace(right, wrong))
     shown = explorer("random_tokens")
-    page = opened(browser, tmp_path, shown)
+    page = opened(shown)
     with pytest.raises(AssertionError):
         check_every_row(page, shown)
-    page.close()
+    page.mistakes.clear()
 
 
-def test_of_too_many_columns_those_that_are_seen_are_drawn(browser, tmp_path):
+def test_of_too_many_columns_those_that_are_seen_are_drawn(opened):
     shown = explorer("lococo", slots=8, segment=3)
-    page = opened(browser, tmp_path, shown)
+    page = opened(shown)
     for token in (LENGTH - 1, 14):
         page.click(f"[data-token='{token}']")
         seen = shown.reading.row(0, token).seen.tolist()
@@ -105,12 +111,10 @@ def test_of_too_many_columns_those_that_are_seen_are_drawn(browser, tmp_path):
                                           "all => all.map(one => Number(one.dataset.column))")
         assert sorted(lit(page)) == sorted(drawn) == seen
         assert f"Only the {len(seen)} columns" in page.inner_text(".ex-note")
-    assert not page.mistakes
-    page.close()
 
 
-def test_keys_move_the_query(browser, tmp_path):
-    page = opened(browser, tmp_path, explorer())
+def test_keys_move_the_query(opened):
+    page = opened(explorer())
     page.focus(".ex-words")
     for key, wanted in (("ArrowLeft", 28), ("ArrowLeft", 27), ("ArrowRight", 28), ("Home", 0),
                         ("ArrowLeft", 0), ("ArrowRight", 1), ("End", 29)):
@@ -125,13 +129,11 @@ def test_keys_move_the_query(browser, tmp_path):
     assert active == page.get_attribute(f"[data-token='{above}']", "id")
     page.keyboard.press("ArrowDown")
     assert boxes[query(page)[0]] == boxes[29]
-    assert not page.mistakes
-    page.close()
 
 
-def test_a_column_and_a_word_say_what_they_are(browser, tmp_path):
+def test_a_column_and_a_word_say_what_they_are(opened):
     shown = explorer()
-    page, row = opened(browser, tmp_path, shown), shown.reading.row(0, LENGTH - 1)
+    page, row = opened(shown), shown.reading.row(0, LENGTH - 1)
     page.hover("[data-column='2'] .ex-frame", force=True)
     text = page.inner_text(".ex-readout")
     assert text.startswith(f"Core, weight {100 * row.weights[2]:.1f} %") and "4 tokens" in text
@@ -145,13 +147,11 @@ def test_a_column_and_a_word_say_what_they_are(browser, tmp_path):
     page.focus(".ex-lanes")
     page.keyboard.press("ArrowRight")
     assert page.eval_on_selector_all(".ex-column.marked", "all => all.length") == 1
-    assert not page.mistakes
-    page.close()
 
 
-def test_shades_are_monotone_in_the_weights_and_follow_the_choice(browser, tmp_path):
+def test_shades_are_monotone_in_the_weights_and_follow_the_choice(opened):
     shown = explorer()
-    page, row = opened(browser, tmp_path, shown), shown.reading.row(0, LENGTH - 1)
+    page, row = opened(shown), shown.reading.row(0, LENGTH - 1)
 
     def light():
         colours = page.eval_on_selector_all(".ex-word",
@@ -166,12 +166,11 @@ def test_shades_are_monotone_in_the_weights_and_follow_the_choice(browser, tmp_p
     page.click("input[value=difference] + span")
     most = abs(row.effective - row.full).argmax()
     assert light()[most] == min(light()) or row.effective[most] < row.full[most]
-    page.close()
 
 
-def test_a_program_is_asked_and_answers(browser, tmp_path):
+def test_a_program_is_asked_and_answers(opened):
     shown = explorer()
-    page = opened(browser, tmp_path, shown)
+    page = opened(shown)
     other = explorer("streaming_llm", sinks=1, recent=2)
     place = {"model": "m", "layer": 0, "head": 0, "layers": 1, "heads": 2}
     page.evaluate("""state => {
@@ -191,17 +190,16 @@ def test_a_program_is_asked_and_answers(browser, tmp_path):
     page.evaluate("row => view.update({ row })", shown.reading.row(0, 12).to_json())
     assert sorted(lit(page)) == shown.reading.row(0, 12).seen.tolist()
     page.evaluate("state => view.update(state)", {**other.state().to_json(), "message": "careful"})
-    assert "StreamingLLM" in page.inner_text(".ex-title") and page.inner_text(
-        ".ex-message") == "careful"
+    assert "StreamingLLM" in page.inner_text(".ex-title")
+    assert page.inner_text(".ex-message") == "careful"
     page.evaluate("view.destroy()")
-    assert page.locator(".ex").count() == 0 and not page.mistakes
-    page.close()
+    assert page.locator(".ex").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1100])
-def test_themes_and_widths(browser, tmp_path, scheme, width):
-    page = opened(browser, tmp_path, explorer(), width=width, scheme=scheme)
+def test_themes_and_widths(opened, scheme, width):
+    page = opened(explorer(), width=width, scheme=scheme)
     assert page.get_attribute(".ex", "data-theme") == scheme
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     faint = page.evaluate("""() => [
@@ -215,13 +213,11 @@ def test_themes_and_widths(browser, tmp_path, scheme, width):
     }).length""")
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
     page.wait_for_function("old => document.querySelector('.ex').dataset.theme !== old", arg=scheme)
-    assert faint == 0 and not page.mistakes
-    page.close()
+    assert faint == 0
 
 
-def test_a_page_without_a_head_shows_no_grid(browser, tmp_path):
-    page = opened(browser, tmp_path, explorer())
+def test_a_page_without_a_head_shows_no_grid(opened):
+    page = opened(explorer())
     assert not page.locator(".ex-heads").is_visible() and page.locator(".ex-matrix").count() == 2
     page.click(".ex-frame-of-matrix >> nth=0", position={"x": 5, "y": 5})
     assert query(page)[0] < 3
-    page.close()

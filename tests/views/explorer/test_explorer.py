@@ -1,7 +1,4 @@
-"""The explorer.
-
-What changes, what is remembered, what a change does not compute again, and what a notebook stores.
-"""
+"""The explorer: what a change computes and remembers, and what a notebook stores."""
 
 import base64
 import json
@@ -41,9 +38,9 @@ def test_the_state_is_json_and_rounds_only_there():
     assert [row["query"] for row in shown["rows"]] == list(range(8))
     assert [len(row["full"]) for row in shown["rows"]] == list(range(1, 9))
     assert shown["row"] == shown["rows"][7]
-    assert shown["place"] is None and shown["totals"] == {"pairs": 27, "pairsFull": 36,
-                                                          "entries": 6, "entriesFull": 8,
-                                                          "bytes": None, "bytesFull": None}
+    assert shown["place"] is None
+    assert shown["totals"] == {"pairs": 27, "pairsFull": 36, "entries": 6, "entriesFull": 8,
+                               "bytes": None, "bytesFull": None}
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -76,11 +73,10 @@ def test_a_change_of_query_computes_no_model_and_no_mechanism(of_model, monkeypa
         of_model.change(everywhere=True)
 
 
-@pytest.mark.parametrize("changes", [{"attention": "none"}, {"options": {"group": 0}},
-                                     {"options": {"size": 3}}, {"query": 8}, {"query": -1},
-                                     {"head": 1}, {"layer": 1}, {"text": "another"},
-                                     {"options": {"pooling": "max"}},
-                                     {"attention": "h2o", "options": {"heavy": 0, "recent": 0}}])
+@pytest.mark.parametrize("changes", [
+    {"attention": "none"}, {"options": {"group": 0}}, {"options": {"size": 3}}, {"query": 8},
+    {"query": -1}, {"head": 1}, {"layer": 1}, {"text": "another"}, {"options": {"pooling": "max"}},
+    {"attention": "h2o", "options": {"heavy": 0, "recent": 0}}])
 def test_after_an_error_all_is_as_before(changes):
     explorer = small(query=5)
     before = explorer.state().to_json()
@@ -169,8 +165,8 @@ def test_a_word_cannot_end_the_pages_data():
 
 def test_a_notebook_stores_a_picture_with_a_description(monkeypatch):
     data, metadata = small()._repr_mimebundle_()
-    assert set(data) == {"text/plain",
-                         "image/png"} and base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert set(data) == {"text/plain", "image/png"}
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
     assert "CCA-Attention" in metadata["image/png"]["alt"]
     monkeypatch.setenv(SWITCH, "0")
     assert not widgets_run()

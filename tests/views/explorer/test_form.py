@@ -1,7 +1,4 @@
-"""The widget in a browser, with Python behind it, but without Jupyter.
-
-Every control changes what is shown.
-"""
+"""The widget in a browser, with Python behind it, but without Jupyter."""
 
 import pytest
 
@@ -85,8 +82,8 @@ def test_controls_change_the_view(shown):
     says(page, "group 3, window 9")
     page.select_option("[data-name=attention] select", label="StreamingLLM")
     says(page, "StreamingLLM")
-    assert page.locator("[data-name=recent] input").count() == 1 and page.locator(
-        "[data-name=group]").count() == 0
+    assert page.locator("[data-name=recent] input").count() == 1
+    assert page.locator("[data-name=group]").count() == 0
     page.select_option("[data-name=layer] select", label="2")
     says(page, "layer 2, head 0")
     page.click(".ex-head >> nth=13")
@@ -98,9 +95,8 @@ def test_controls_change_the_view(shown):
     page.fill("textarea", "import os")
     page.click("text=Read it")
     page.wait_for_function("count => document.querySelectorAll('.ex-word').length < count", arg=12)
-    assert explorer.everywhere and (explorer.layer,
-                                    explorer.head) == (3,
-                                                       1) and explorer.library.text == "import os"
+    assert explorer.everywhere and (explorer.layer, explorer.head) == (3, 1)
+    assert explorer.library.text == "import os"
 
 
 def test_a_click_on_a_word_is_answered(shown):

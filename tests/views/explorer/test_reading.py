@@ -105,33 +105,19 @@ def test_the_check_catches(mutant, name, options):
         check(mutant(mechanism_of(name, options), inputs()))
 
 
-@pytest.mark.parametrize(("name", "options", "wanted"), [("full", {}, ["raw"] * 11),
-                                                         ("cca", {"group": 3, "window": 4},
-                                                          ["core"] * 2 + ["raw"] * 11),
-                                                         ("mean_pooling", {"group": 3, "window": 4},
-                                                          ["core"] * 2 + ["raw"] * 11),
-                                                         ("random_tokens",
-                                                          {"group": 3, "window": 4},
-                                                          ["kept"] * 2 + ["raw"] * 11),
-                                                         ("dga", {"group": 3, "gamma": 0.2},
-                                                          ["focal"] * 2 + ["group"] * 3 + ["raw"]
-                                                          * 9), ("dga", {"group": 2, "gamma": 0.25,
-                                                                         "choose": "blocks",
-                                                                         "block": 4},
-                                                                 ["focal"] * 4 + ["group"] * 2
-                                                                 + ["raw"] * 11),
-                                                         ("lococo", {"slots": 3, "segment": 2},
-                                                          ["slot"] * 12 + ["raw"] * 11),
-                                                         ("streaming_llm",
-                                                          {"sinks": 2, "recent": 3},
-                                                          ["sink"] * 2 + ["raw"] * 9),
-                                                         ("lm_infinite", {"local": 3,
-                                                                          "global_tokens": 1},
-                                                          ["sink"] + ["raw"] * 10),
-                                                         ("a_shape", {"sinks": 1, "window": 3},
-                                                          ["sink"] + ["raw"] * 10),
-                                                         ("h2o", {"heavy": 2, "recent": 2},
-                                                          ["raw"] * 11),])
+@pytest.mark.parametrize(("name", "options", "wanted"), [
+    ("full", {}, ["raw"] * 11),
+    ("cca", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
+    ("mean_pooling", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
+    ("random_tokens", {"group": 3, "window": 4}, ["kept"] * 2 + ["raw"] * 11),
+    ("dga", {"group": 3, "gamma": 0.2}, ["focal"] * 2 + ["group"] * 3 + ["raw"] * 9),
+    ("dga", {"group": 2, "gamma": 0.25, "choose": "blocks", "block": 4},
+     ["focal"] * 4 + ["group"] * 2 + ["raw"] * 11),
+    ("lococo", {"slots": 3, "segment": 2}, ["slot"] * 12 + ["raw"] * 11),
+    ("streaming_llm", {"sinks": 2, "recent": 3}, ["sink"] * 2 + ["raw"] * 9),
+    ("lm_infinite", {"local": 3, "global_tokens": 1}, ["sink"] + ["raw"] * 10),
+    ("a_shape", {"sinks": 1, "window": 3}, ["sink"] + ["raw"] * 10),
+    ("h2o", {"heavy": 2, "recent": 2}, ["raw"] * 11)])
 def test_kinds(name, options, wanted):
     reading = Reading(mechanism_of(name, options), inputs())
     assert reading.kinds == wanted

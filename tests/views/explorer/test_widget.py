@@ -84,22 +84,25 @@ def test_a_change_in_python_is_shown(explorer):
     assert widget.reading["attention"]["name"] == "dga" and widget.row["query"] == 4
 
 
-def test_a_notebook_stores_the_picture_beside_the_widget(monkeypatch):
+@pytest.fixture
+def stored(monkeypatch):
+    """What a notebook stores of an explorer while a widget runs."""
     monkeypatch.setattr(explorer_module, "widgets_run", lambda: True)
-    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1,
-                                     window=1)._repr_mimebundle_()
+    return explore_tensors(torch.eye(3), torch.eye(3), group=1, window=1)._repr_mimebundle_()
+
+
+def test_a_notebook_stores_the_picture_beside_the_widget(stored):
+    data, metadata = stored
     assert {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"} == set(data)
     assert data["text/plain"].startswith("Explorer(cca") and metadata["image/png"]["alt"]
 
 
 @pytest.mark.slow
-def test_an_exported_notebook_without_widget_state_shows_the_picture(monkeypatch):
+def test_an_exported_notebook_without_widget_state_shows_the_picture(stored):
     nbformat = pytest.importorskip("nbformat")
     from nbconvert import HTMLExporter
 
-    monkeypatch.setattr(explorer_module, "widgets_run", lambda: True)
-    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1,
-                                     window=1)._repr_mimebundle_()
+    data, metadata = stored
     output = nbformat.v4.new_output("display_data", data, metadata=metadata)
     cell = nbformat.v4.new_code_cell("explorer", outputs=[output])
     page, _ = HTMLExporter(template_name="basic").from_notebook_node(

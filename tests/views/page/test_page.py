@@ -1,7 +1,4 @@
-"""The file: its size, its policy, the command.
-
-And the page at work in a browser, without a network.
-"""
+"""The file: its size, its policy, the command; and at work in a browser, without a network."""
 
 import re
 from pathlib import Path
@@ -54,17 +51,15 @@ def test_the_command_writes_what_it_says(monkeypatch, tmp_path, data):
     assert not (tmp_path / "two.html").exists()
 
 
-@pytest.mark.parametrize("arguments, words",
-                         [(["--attention", "h2o"], "attention: got 'h2o', wanted one of full, cca"),
-                          (["--attention", "nothing"], "attention: got 'nothing', wanted one of"),
-                          (["--group", "8"], "group: given without --attention"),
-                          (["--attention", "cca", "--group", "100"],
-                           "group: got 100, wanted 1 to 64"),
-                          (["--model", "data/models/opt-mini"],
-                           "model: data/models/opt-mini is a 'opt', wanted a GPT-2"),
-                          (["--model", "no/such"], "path_or_name: could not load 'no/such'"),
-                          (["--out", "data/models/gpt2-mini/page.html"],
-                           "out: data/models/gpt2-mini/page.html is in the folder of"),])
+@pytest.mark.parametrize("arguments, words", [
+    (["--attention", "h2o"], "attention: got 'h2o', wanted one of full, cca"),
+    (["--attention", "nothing"], "attention: got 'nothing', wanted one of"),
+    (["--group", "8"], "group: given without --attention"),
+    (["--attention", "cca", "--group", "100"], "group: got 100, wanted 1 to 64"),
+    (["--model", "data/models/opt-mini"], "model: data/models/opt-mini is a 'opt', wanted a GPT-2"),
+    (["--model", "no/such"], "path_or_name: could not load 'no/such'"),
+    (["--out", "data/models/gpt2-mini/page.html"],
+     "out: data/models/gpt2-mini/page.html is in the folder of")])
 def test_the_command_refuses_at_the_door(arguments, words, tmp_path, monkeypatch):
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "page.html")]
     done = CliRunner().invoke(app, ["page", *out, *arguments])
@@ -109,8 +104,7 @@ def test_a_drag_changes_the_answer_and_nothing_is_loaded(opened, page):
     expect(verdict).to_contain_text("✓ Right", timeout=PATIENCE)
     assert int(slider.input_value()) > 200
     print(tab.locator("#cost").inner_text())
-    assert asked[0] == page.as_uri() and all(url.startswith("blob:")
-                                             for url in asked[1:]) and len(asked) == 2
+    assert len(asked) == 2 and asked[0] == page.as_uri() and asked[1].startswith("blob:")
     assert problems == []
 
 
