@@ -10,13 +10,10 @@ from scipy import stats
 from cca_lab.tasks import mqar
 from cca_lab.tasks.mqar import FILLER, MQAR, UNASKED, distinct
 
-SETTINGS = {
-    "Figure 2, shortest": {}, "longer": {"length": 128,
-                                         "pairs": 8}, "no room": {"length": 16, "pairs": 4},
-    "few tokens": {"length": 32, "pairs": 5,
-                   "vocabulary": 12}, "one pair": {"length": 4, "pairs": 1},
-    "random filler": {"random_filler": True, "vocabulary": 64}
-}
+SETTINGS = {"Figure 2, shortest": {}, "longer": {"length": 128, "pairs": 8},
+            "no room": {"length": 16, "pairs": 4}, "one pair": {"length": 4, "pairs": 1},
+            "few tokens": {"length": 32, "pairs": 5, "vocabulary": 12},
+            "random filler": {"random_filler": True, "vocabulary": 64}}
 # a draw from the right distribution fails with this probability; the seeds are fixed
 LEAST_P = 1e-3
 
@@ -35,10 +32,9 @@ def check(task, rows=200, seed=0):
         keys, values = text[: 2 * n : 2], text[1 : 2 * n : 2]
         asked = [at for at in range(task.length) if target[at] != UNASKED]
         assert len(set(keys)) == len(set(values)) == n, "keys, and values, differ"
-        assert all(1 <= key < half for key in keys) and all(half <= value < 2 * half
-                                                            for value in values)
-        assert all(at >= 2 * n and at % 2 == 0
-                   for at in asked), "queries stand at even places of the rest"
+        assert all(1 <= key < half <= value < 2 * half
+                   for key, value in zip(keys, values, strict=True))
+        assert all(at >= 2 * n and at % 2 == 0 for at in asked), "at even places of the rest"
         assert sorted(text[at] for at in asked) == sorted(keys), "each key is asked once"
         assert all(target[at] == dict(zip(keys, values, strict=True))[text[at]] for at in asked)
         if not task.random_filler:
@@ -52,11 +48,7 @@ def test_each_key_is_asked_once_and_its_value_is_the_target(options):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetOneLate(MQAR):
-    """Mutant.
-
-    The target stands at the token after the query, as in a language model's labels before their
-    shift.
-    """
+    """Mutant: the target stands after the query, as in labels before their shift."""
 
     def batch(self, rows, generator):
         input_ids, targets = super().batch(rows, generator)
@@ -134,20 +126,19 @@ def test_a_power_of_one_spreads_queries_evenly():
 
 
 def test_two_keys_draw_their_gaps_one_after_the_other():
-    task = MQAR(length=12, pairs=2)                               # four places
+    task = MQAR(length=12, pairs=2)  # four places
     input_ids, targets = task.batch(6000, generator())
     places = [(targets == input_ids[:, at : at + 1]).nonzero()[:, 1].sub(4) // 2 for at in (1, 3)]
     seen = torch.bincount(4 * places[0] + places[1], minlength=16).view(4, 4).numpy()
     odds = task.gap_odds().numpy()
-    pair = odds[:, None] * odds / (1 - odds[:, None]
-                                   )  # the second gap is drawn among those that are left
+    pair = odds[:, None] * odds / (1 - odds[:, None])  # the second gap is another
     different = ~np.eye(4, dtype=bool)
     assert not seen.diagonal().any() and agrees(seen[different], pair[different])
 
 
 @pytest.mark.parametrize("count, limit", [(2, 5), (3, 4), (2, 4)])
 def test_distinct_draws_every_order_equally_often(count, limit):
-    drawn = distinct(6000, count, limit, generator())             # by redrawing, or by sorting
+    drawn = distinct(6000, count, limit, generator())  # by redrawing, or by sorting
     codes = (drawn * limit ** torch.arange(count)).sum(-1)
     seen = torch.bincount(codes, minlength=limit**count).numpy()
     orders = np.prod(np.arange(limit - count + 1, limit + 1))
@@ -168,15 +159,13 @@ def test_random_filler_fills_every_place_from_the_whole_vocabulary():
     assert agrees(torch.bincount(filler, minlength=16).numpy(), np.full(16, 1 / 16))
 
 
-@pytest.mark.parametrize("options, named", [
-    ({"length": 63}, "length"), ({"length": 12}, "length"), ({"length": 0}, "length"),
-    ({"pairs": 0}, "pairs"),
-    ({"pairs": 2.0}, "pairs"), ({"vocabulary": 8191}, "vocabulary"),
-    ({"vocabulary": 8}, "vocabulary"),
-    ({"power": float("nan")}, "power"), ({"power": -1}, "power"), ({"power": "steep"}, "power")])
-def test_bad_settings_are_refused(options, named):
-    with pytest.raises(ValueError, match=f"^{named}: got "):
-        MQAR(**options)
+@pytest.mark.parametrize("name, value", [
+    ("length", 63), ("length", 12), ("length", 0), ("pairs", 0), ("pairs", 2.0),
+    ("vocabulary", 8191), ("vocabulary", 8), ("power", float("nan")), ("power", -1),
+    ("power", "steep")])
+def test_bad_settings_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"^{name}: got "):
+        MQAR(**{name: value})
 
 
 def test_no_rows_are_refused():

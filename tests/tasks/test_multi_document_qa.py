@@ -1,7 +1,4 @@
-"""The questions.
-
-One answer each, where it was asked for, and told apart by the first name alone.
-"""
+"""The questions: one answer each, where it was asked for, told apart by the first name alone."""
 
 import pytest
 import torch
@@ -45,8 +42,8 @@ def test_the_answer_stands_where_it_was_asked_for(task, position):
 
 def test_contexts_fit(task):
     for length in (10, 64, 100, 128, 2000):
-        assert task.batch(2, length,
-                          generator()).input_ids.shape[1] <= max(length, task.document_length * 2)
+        ids = task.batch(2, length, generator()).input_ids
+        assert ids.shape[1] <= max(length, task.document_length * 2)
 
 
 @pytest.mark.parametrize("kind", ["training_batch", "interleaved_batch"])
@@ -55,23 +52,17 @@ def test_training_contexts_mark_answers_that_they_hold(task, kind):
     assert ids.shape == is_answer.shape == (8, 128)
     assert is_answer.any(dim=1).sum() >= 7
     for row, marks in zip(ids, is_answer, strict=True):
-        for place in marks.nonzero().flatten().tolist():
-            first, answer = row[place - 1], row[place]
-            earlier = (row[:place - 1] == first).nonzero().flatten()
-            assert len(earlier) >= 1
-            assert (row[earlier + 1] == answer).all()
+        for at in marks.nonzero().flatten().tolist():
+            earlier = (row[:at - 1] == row[at - 1]).nonzero().flatten()
+            assert len(earlier) >= 1 and (row[earlier + 1] == row[at]).all()
 
 
 def test_only_interleaved_contexts_ask_for_documents_at_every_place(task):
     """What went wrong before: no question ever asked for a document in the last quarter."""
     def places_asked_for(kind):
-        places = set()
-        ids, is_answer = getattr(task, kind)(400, 128, generator())
-        for row, marks in zip(ids, is_answer, strict=True):
-            for place in marks.nonzero().flatten().tolist():
-                places.add(
-                    int((row[:place - 1] == row[place - 1]).nonzero()[0]) // task.document_length)
-        return places
+        drawn = zip(*getattr(task, kind)(400, 128, generator()), strict=True)
+        return {int((row[:at - 1] == row[at - 1]).nonzero()[0]) // task.document_length
+                for row, marks in drawn for at in marks.nonzero().flatten().tolist()}
 
     slots = 128 // task.document_length
     assert places_asked_for("interleaved_batch") == set(range(slots - 1))

@@ -13,10 +13,7 @@ TEXT = np.random.default_rng(0).integers(0, VOCABULARY, 60)
 
 
 def by_dictionary(tokens, order, vocabulary, context, word, *, continuation=True):
-    """Interpolated Kneser-Ney from the definition.
-
-    `continuation=False` is the mutant with raw lower counts.
-    """
+    """Interpolated Kneser-Ney from the definition; without `continuation`, the mutant."""
     def grams(n):
         return [tuple(tokens[i:i + n]) for i in range(len(tokens) - n + 1)]
 
@@ -64,8 +61,8 @@ def test_the_comparison_catches_raw_lower_counts():
 def test_probabilities_sum_to_one(order):
     model = KneserNey(TEXT, order, VOCABULARY + 1)  # one token was never seen
     for history in itertools.product(range(VOCABULARY + 1), repeat=order - 1):
-        total = sum(
-            model.probabilities(np.array([*history, word]))[0] for word in range(VOCABULARY + 1))
+        total = sum(model.probabilities(np.array([*history, word]))[0]
+                    for word in range(VOCABULARY + 1))
         assert total == pytest.approx(1.0, abs=1e-12)
 
 

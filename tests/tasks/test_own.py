@@ -1,28 +1,22 @@
-"""Files of one's own questions.
-
-Every accepted form, and a line that is none is named by its number.
-"""
+"""Files of one's own questions: every accepted form, and a line in none is named by its number."""
 
 import json
 
 import pytest
 
-from cca_lab.tasks.examples import tokens_of
+from cca_lab.tasks.examples import Example, tokens_of
 from cca_lab.tasks.own import own_questions
 from cca_lab.tasks.prompts import chosen_task, chosen_tasks
 from tests.studies import small
 
 OWN = {"prompt": "The first day of the week is", "answer": " Monday "}
 PAIRS = [[f"key {index}", f"value {index}"] for index in range(5)]
-QA = {
-    "question": "who drew the map?", "answers": ["Keller", "Marta Keller"], "nq_annotated_gold": {},
-    "ctxs": [{"title": "Songs", "text": "Omar wrote one."}, {"title": "", "text": "Nothing."},
-             {"title": "Maps", "text": "Marta Keller.", "isgold": True}]
-}
-LONG = {
-    "context": "A long text.", "input": "What is it?", "answers": ["a text", "text"], "length": 3,
-    "_id": "x"
-}
+QA = {"question": "who drew the map?", "answers": ["Keller", "Marta Keller"],
+      "nq_annotated_gold": {},
+      "ctxs": [{"title": "Songs", "text": "Omar wrote one."}, {"title": "", "text": "Nothing."},
+               {"title": "Maps", "text": "Marta Keller.", "isgold": True}]}
+LONG = {"context": "A long text.", "input": "What is it?", "answers": ["a text", "text"],
+        "length": 3, "_id": "x"}
 
 
 def written(folder, *lines):
@@ -38,18 +32,15 @@ def only(folder, line):
 
 
 def test_the_lab_s_own_form(tmp_path):
-    found = only(tmp_path, OWN)
-    assert (found.prompt, found.answers, found.place,
-            found.one_is_enough) == (OWN["prompt"], ("Monday", ), None, False)
+    assert only(tmp_path, OWN) == Example(OWN["prompt"], ("Monday",))
     several = only(tmp_path, {"prompt": "p", "answers": ["a", "b"], "place": 0.25})
-    assert (several.answers, several.place, several.one_is_enough) == (("a", "b"), 0.25, False)
+    assert several == Example("p", ("a", "b"), 0.25, one_is_enough=False)
 
 
 def test_the_form_of_ruler(tmp_path):
     line = {"index": 0, "input": "text", "outputs": ["1", "2"], "length": 5}
-    assert only(tmp_path, line).prompt == "text" and only(tmp_path, line).answers == ("1", "2")
+    assert only(tmp_path, line) == Example("text", ("1", "2"))
     assert only(tmp_path, line | {"answer_prefix": " The answer is"}).prompt == "text The answer is"
-    assert not only(tmp_path, line).one_is_enough
 
 
 def test_the_form_of_longbench(tmp_path):
@@ -61,16 +52,16 @@ def test_the_form_of_longbench(tmp_path):
 def test_the_key_values_of_lost_in_the_middle(tmp_path):
     found = only(tmp_path, {"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 3"})
     assert found.answers == ("value 3",) and found.place == 0.75
-    assert json.loads(
-        found.prompt[found.prompt.index("{"):found.prompt.index("}") + 1]) == dict(PAIRS)
+    shown = found.prompt[found.prompt.index("{"):found.prompt.index("}") + 1]
+    assert json.loads(shown) == dict(PAIRS)
     assert found.prompt.endswith('"key 3": "')
 
 
 def test_the_documents_of_lost_in_the_middle(tmp_path):
     found = only(tmp_path, QA)
     assert found.answers == ("Keller", "Marta Keller") and found.one_is_enough and found.place == 1
-    assert found.prompt.index("Omar") < found.prompt.index("[2] \nNothing") < found.prompt.index(
-        "[3] Maps")
+    places = [found.prompt.index(text) for text in ("Omar", "[2] \nNothing", "[3] Maps")]
+    assert places == sorted(places)
     assert found.prompt.endswith("Question: who drew the map?\nAnswer:")
     unknown = QA | {"ctxs": [{"title": "Maps", "text": "Marta Keller."}]}
     assert only(tmp_path, unknown).place is None
@@ -81,9 +72,8 @@ def test_the_documents_of_lost_in_the_middle(tmp_path):
     ("3", "line 3: got a number, wanted an object"),
     ("[1]", "line 3: got a list, wanted an object"), ({}, "got the keys of an empty object"),
     ({"prompt": "p", "question": "q"},
-     "got the keys 'prompt', 'question', wanted one of the forms prompt, answers; "
-                                       "prompt, answer; ordered_kv_records, key, value; question, "
-                                       "answers, ctxs"),
+     "got the keys 'prompt', 'question', wanted one of the forms prompt, answers; prompt, answer; "
+     "ordered_kv_records, key, value; question, answers, ctxs"),
     ({"prompt": "p", "answer": 4}, "answer: got a number, wanted text"),
     ({"prompt": "p", "answer": ""}, "answer: is empty"),
     ({"prompt": " ", "answer": "a"}, "prompt: is empty"),
@@ -130,11 +120,9 @@ def test_windows_line_ends_and_a_mark_at_the_start_are_read(tmp_path):
 
 
 def many(folder, count=20):
-    return own_questions(
-        written(
-            folder,
-            *({"prompt": "the window keeps " * (index + 1) + "its", "answer": f"a{index}"}
-              for index in range(count))))
+    return own_questions(written(folder, *(
+        {"prompt": "the window keeps " * (index + 1) + "its", "answer": f"a{index}"}
+        for index in range(count))))
 
 
 def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_path):
@@ -144,12 +132,10 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
     assert found == list(task.lines[:10])  # each is longer than the one before
     some = [task.examples(tokenizer, 4, length=sizes[9], seed=seed) for seed in (0, 0, 1)]
     assert some[0] == some[1] != some[2] and all(example in found for example in some[0])
-    assert [found.index(example)
-            for example in some[0]] == sorted(found.index(example) for example in some[0])
-    assert len(task.fitting(tokenizer, sizes[9] - 1)) == 9
-    with pytest.raises(
-            ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest question of "
-            "questions.jsonl, line 1"):
+    order = [found.index(example) for example in some[0]]
+    assert order == sorted(order) and len(task.fitting(tokenizer, sizes[9] - 1)) == 9
+    with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest "
+                       "question of questions.jsonl, line 1"):
         task.examples(tokenizer, 1, length=sizes[0] - 1, seed=0)
     with pytest.raises(ValueError, match="place: got 0.5 for questions.jsonl"):
         task.examples(tokenizer, 1, length=512, seed=0, place=0.5)
@@ -158,10 +144,9 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
 def test_a_file_is_a_task_and_its_content_is_its_identity(tmp_path):
     path = written(tmp_path, OWN)
     task = chosen_task(path)
-    assert task.name == "questions.jsonl" and not task.placed and str(task) == str(
-        own_questions(path))
+    assert (task.name, task.placed, str(task)) == ("questions.jsonl", False,
+                                                   str(own_questions(path)))
     assert str(own_questions(written(tmp_path, OWN, OWN))) != str(task)
     with pytest.raises(ValueError, match="difficulty: got '3' for a file"):
         chosen_tasks([str(path), "niah_single"], ["3"])
-    assert [str(one) for one in chosen_tasks([str(path), "niah_single"], ["digits=3"])
-            ][1] == "niah_single digits=3"
+    assert str(chosen_tasks([str(path), "niah_single"], ["digits=3"])[1]) == "niah_single digits=3"

@@ -1,7 +1,4 @@
-"""Examples as training rows.
-
-What is marked is the answer to what stands before it, and rows are full.
-"""
+"""Examples as training rows: marked is the answer to what stands before it, and rows are full."""
 
 import json
 
@@ -25,19 +22,14 @@ def drawn(kind=PackedExamples, task=None, rows=6, longest=448, seed=0):
 
 
 def pieces(ids, marks):
-    """Divide a row at its separators.
-
-    (text before the answer, marked text, text after it) of each whole example.
-    """
-    tokenizer, found, start = small.tokenizer(), [], 0
+    """Divide a row into whole examples: (text before the answer, marked text, text after it)."""
+    tokenizer, whole, start = small.tokenizer(), [], 0
     for end in (ids == tokenizer.eos_token_id).nonzero().flatten().tolist():
-        own, held = ids[start:end], marks[start:end]
-        places = held.nonzero().flatten().tolist() or [0]
-        first, last = places[0], places[-1] + 1
-        found.append(
-            [tokenizer.decode(part) for part in (own[:first], own[first:last], own[last:])])
+        marked = marks[start:end].nonzero().flatten().tolist() or [0]
+        cuts = (start, start + marked[0], start + marked[-1] + 1, end)
+        whole.append([tokenizer.decode(ids[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)])
         start = end + 1
-    return found
+    return whole
 
 
 def marks_answer_what_stands_before(kind, task):
@@ -86,8 +78,8 @@ def test_rows_hold_examples_of_several_lengths():
 def whole_in_mixture(longest):
     """The least number of whole examples in a row, with text before it."""
     stream = tokenize(small.corpus().train, small.tokenizer())
-    mixed = Mixture(stream, (PackedExamples(NiahSingle(), small.tokenizer(), longest), ), ROW, 8,
-                    0.0, 0, 64)
+    packed = PackedExamples(NiahSingle(), small.tokenizer(), longest)
+    mixed = Mixture(stream, (packed,), ROW, 8, 0.0, 0, 64)
     return min(sum(bool(answer) for _, answer, _ in pieces(row, held))
                for step in range(3) for row, held in zip(*mixed.batch(step), strict=True))
 
@@ -116,8 +108,8 @@ def test_a_file_s_questions_keep_their_lengths_and_long_ones_are_left_out(tmp_pa
     ids, marks = drawn(task=task)
     found = [pieces(row, held) for row, held in zip(ids, marks, strict=True)]
     assert {answer for row in found for _, answer, _ in row} == {" w3", " w5"}
-    assert all(
-        prompt.count("last") == int(answer[2:]) for row in found for prompt, answer, _ in row)
+    assert all(prompt.count("last") == int(answer[2:])
+               for row in found for prompt, answer, _ in row)
     assert PackedExamples(task, small.tokenizer(), 448).name.startswith("q.jsonl ")
     with pytest.raises(ValueError, match="the shortest question of q.jsonl, line 1"):
         PackedExamples(task, small.tokenizer(), 10)
@@ -133,17 +125,13 @@ def test_without_an_end_of_text_a_line_end_separates():
     questions = PackedExamples(NiahSingle(), Endless(), 112)
     ids, marks = questions.interleaved_batch(1, 300, torch.Generator().manual_seed(0))
     text = small.tokenizer().decode(ids[0])
-    assert small.tokenizer().eos_token not in text and marks.any(
-    ) and "\nRemember the codes" in text
+    assert small.tokenizer().eos_token not in text and "\nRemember the codes" in text
+    assert marks.any()
 
 
 def test_names_distinguish_difficulties_and_lengths_are_checked():
-    names = {
-        PackedExamples(task, small.tokenizer(), 448).name
-        for task in (NiahSingle(3), NiahSingle(4))
-    }
-    assert len(names) == 2
-    with pytest.raises(ValueError, match="length: got 30, wanted at least"):
-        PackedExamples(NiahSingle(), small.tokenizer(), 30)
-    with pytest.raises(ValueError, match="longest: got 0"):
-        PackedExamples(NiahSingle(), small.tokenizer(), 0)
+    three, four = (PackedExamples(NiahSingle(digits), small.tokenizer(), 448) for digits in (3, 4))
+    assert three.name != four.name
+    for longest, told in ((30, "length: got 30, wanted at least"), (0, "longest: got 0")):
+        with pytest.raises(ValueError, match=told):
+            PackedExamples(NiahSingle(), small.tokenizer(), longest)

@@ -1,7 +1,4 @@
-"""The tasks as prompts.
-
-They fit, they hold the answer that they ask for, and it stands where it was asked for.
-"""
+"""The tasks as prompts: they fit, and hold the answer that they ask for where it was asked for."""
 
 import json
 import random
@@ -28,16 +25,8 @@ from cca_lab.tasks.ruler import (
 )
 from tests.studies import small
 
-ALL = [
-    NiahSingle(),
-    NiahMultikey(),
-    NiahMultivalue(),
-    VariableTracking(chains=2),
-    CommonWords(),
-    FrequentWords(),
-    KeyValues(),
-    KeyValues(short=True)
-]
+ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2), CommonWords(),
+       FrequentWords(), KeyValues(), KeyValues(short=True)]
 PLACED = [task for task in ALL if task.placed]
 
 
@@ -77,11 +66,9 @@ def read_pairs(prompt):
     return [json.loads(body)[key]]
 
 
-READERS = {
-    "niah_single": read_needles, "niah_multikey": read_needles, "niah_multivalue": read_needles,
-    "variable_tracking": read_variables, "common_words": read_counts, "frequent_words": read_counts,
-    "key_values": read_pairs
-}
+READERS = {"niah_single": read_needles, "niah_multikey": read_needles,
+           "niah_multivalue": read_needles, "variable_tracking": read_variables,
+           "common_words": read_counts, "frequent_words": read_counts, "key_values": read_pairs}
 
 
 def answers_follow(task, **settings):
@@ -117,12 +104,9 @@ class Ties(CommonWords):
 
 
 def unordered(sentences, inserted):
-    """Mutant of `haystack`.
-
-    Sentences of one depth come in reverse, so that a name is set before its source is.
-    """
+    """Mutant of `haystack`: reverses sentences of one depth, so a name comes before its source."""
     filler = [ruler.SENTENCES[0]] * sentences
-    for depth, sentence in sorted(inserted, key=lambda one: one[0], reverse=True):
+    for depth, sentence in sorted(inserted, key=lambda pair: pair[0], reverse=True):
         filler.insert(round(depth * sentences), sentence)
     return " ".join(filler)
 
@@ -138,29 +122,25 @@ def test_wrong_answers_would_be_seen(monkeypatch):
 
 def with_one_more(task, example, seed=0):
     """The example that has one piece of filler more."""
-    builds = [
-        task.build(random.Random(f"{task} {seed} 0"), example.place if task.placed else None,
-                   pieces) for pieces in range(300)
-    ]
-    prompts = [build.prompt for build in builds]
-    return builds[max(index for index, prompt in enumerate(prompts) if prompt == example.prompt) +
-                  1]
+    place = example.place if task.placed else None
+    builds = [task.build(random.Random(f"{task} {seed} 0"), place, pieces)
+              for pieces in range(300)]
+    return builds[1 + max(index for index, build in enumerate(builds)
+                          if build.prompt == example.prompt)]
 
 
 def overhang(task, length):
     """Tokens by which an example is too long, and by which one with another piece would be."""
     (example,) = drawn(task, 1, length, place=0.5 if task.placed else None)
-    return [
-        tokens_of(small.tokenizer(), one) - length
-        for one in (example, with_one_more(task, example))
-    ]
+    return [tokens_of(small.tokenizer(), each) - length
+            for each in (example, with_one_more(task, example))]
 
 
 @pytest.mark.parametrize("task", ALL, ids=str)
 @pytest.mark.parametrize("length", [300, 377, 512])
 def test_examples_fill_their_length_and_no_more(task, length):
-    own, more = overhang(task, length)
-    assert own <= 0 < more
+    over, one_more_over = overhang(task, length)
+    assert over <= 0 < one_more_over
 
 
 def test_examples_that_are_too_long_or_too_short_would_be_seen(monkeypatch):
@@ -191,11 +171,10 @@ def test_the_seed_decides_everything(task):
 
 @pytest.mark.parametrize("task", PLACED, ids=str)
 def test_every_place_and_length_asks_the_same(task):
-    found = [
-        drawn(task, 1, length, place=place)[0] for length in (300, 512) for place in (0.0, 1.0)
-    ]
-    assert len({example.answers
-                for example in found}) == 1 and [one.place for one in found] == [0.0, 1.0] * 2
+    examples = [drawn(task, 1, length, place=place)[0]
+                for length in (300, 512) for place in (0.0, 1.0)]
+    assert len({example.answers for example in examples}) == 1
+    assert [example.place for example in examples] == [0.0, 1.0] * 2
 
 
 def seen_at(task, place, length=512):
@@ -225,8 +204,8 @@ class Anywhere(NiahSingle):
 
 
 def stands_there(task):
-    return all(
-        abs(seen - place) < 0.2 for place in (0.0, 0.5, 1.0) for seen in seen_at(task, place, 1024))
+    return all(abs(seen - place) < 0.2
+               for place in (0.0, 0.5, 1.0) for seen in seen_at(task, place, 1024))
 
 
 @pytest.mark.parametrize("task", PLACED, ids=str)
@@ -260,16 +239,12 @@ def test_difficulties_are_what_they_say():
 
 
 def test_no_word_of_the_wording_could_be_made_up():
-    """The words that two prompts share are those of the wording.
-
-    A made-up word has three open syllables.
-    """
+    """The wording is what two prompts share; a made-up word has three open syllables."""
     made = re.compile(rf"(?:[{ruler.CONSONANTS}][{ruler.VOWELS}]){{3}}")
     for task in ALL:
-        first, second = (set(re.findall(r"\w+",
-                                        drawn(task, 1, seed=seed)[0].prompt)) for seed in (0, 1))
-        assert len(first
-                   & second) >= 9 and not [word for word in first & second if made.search(word)]
+        shared = set.intersection(*(set(re.findall(r"\w+", drawn(task, 1, seed=seed)[0].prompt))
+                                    for seed in (0, 1)))
+        assert len(shared) >= 9 and not any(map(made.search, shared))
     words = ruler.words(random.Random(0), 500)
     assert len(set(words)) == 500 and all(made.fullmatch(word) for word in words)
     assert ruler.words(random.Random(0), 20) == words[:20]
@@ -279,9 +254,8 @@ def test_answers_are_tokenized_as_generation_writes_them():
     """With a tokenizer that puts a space before a text and a token before a prompt, as Llama's."""
     words = ["<s>", "<unk>", "\u2581the", "\u2581code", "\u2581is", "\u258112", "\u2581", "12"]
     inner = Tokenizer(models.Unigram([(word, -1.0) for word in words], unk_id=1))
-    inner.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("\u2581"),
-         normalizers.Replace(" ", "\u2581")])
+    inner.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"),
+                                             normalizers.Replace(" ", "\u2581")])
     inner.post_processor = processors.TemplateProcessing(single="<s> $A",
                                                          special_tokens=[("<s>", 0)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>")
@@ -297,10 +271,9 @@ def test_answers_are_tokenized_as_generation_writes_them():
     assert read(alone) == ["\u2581", "\u258112"]
 
 
-@pytest.mark.parametrize("prompt, wanted",
-                         [("Answer:", " 1, 2"), ("Answer: ", "1, 2"), ("A:\n", "1, 2"),
-                                            ('"key": "', "1, 2"), ('He said "hello"', " 1, 2"),
-                                            ("f(", " 1, 2")])
+@pytest.mark.parametrize("prompt, wanted", [
+    ("Answer:", " 1, 2"), ("Answer: ", "1, 2"), ("A:\n", "1, 2"), ('"key": "', "1, 2"),
+    ('He said "hello"', " 1, 2"), ("f(", " 1, 2")])
 def test_an_answer_follows_a_space_unless_the_prompt_has_one(prompt, wanted):
     assert Example(prompt, ("1", "2")).continuations == (wanted,)
     assert Example(prompt, ("1", "2"), one_is_enough=True).continuations == tuple(
@@ -308,29 +281,33 @@ def test_an_answer_follows_a_space_unless_the_prompt_has_one(prompt, wanted):
 
 
 def test_the_room_is_that_of_the_longest_answer():
-    one, two = (answer_room(small.tokenizer(), Example("The code is", answers))
-                for answers in (("1", ), ("1", "22222")))
-    alternatives = answer_room(small.tokenizer(),
-                               Example("The code is", ("1", "22222"), one_is_enough=True))
+    one, two, alternatives = (
+        answer_room(small.tokenizer(), Example("The code is", answers, one_is_enough=enough))
+        for answers, enough in ((("1",), False), (("1", "22222"), False), (("1", "22222"), True)))
     assert filling.SPARE + 1 <= one < alternatives < two
 
 
+@pytest.mark.parametrize("name, difficulty, told", [
+    ("niah", {}, "task: got 'niah', wanted one of niah_single, niah_multikey"),
+    ("niah_single", {"size": 3}, "difficulty: 'size' is none of niah_single, wanted digits"),
+    ("niah_single", {"digits": 0}, "digits: got 0"),
+    ("niah_single", {"digits": 19}, "digits: got 19"),
+    ("niah_multikey", {"distractors": 9, "digits": 1}, "digits: got 1 for 10 different"),
+    ("niah_multikey", {"distractors": 10**9}, "distractors: got 1000000000"),
+    ("variable_tracking", {"hops": -1}, "hops: got -1"),
+    ("common_words", {"often": 1}, "often: got 1, wanted more than 1"),
+    ("common_words", {"common": 9999, "often": 9999}, "common, often: got 9999 and 9999"),
+    ("frequent_words", {"top": 30}, "top, alpha: got 30"),
+    ("frequent_words", {"top": 20, "alpha": 10}, "top, alpha: got 20 and 10"),
+    ("key_values", {"short": 1}, "short: got 1, wanted true or false")])
+def test_a_wrong_difficulty_is_named(name, difficulty, told):
+    with pytest.raises(ValueError) as error:
+        make_task(name, **difficulty)
+    assert told in str(error.value)
+
+
 @pytest.mark.parametrize("call, told", [
-    (lambda: make_task("niah"), "task: got 'niah', wanted one of niah_single, niah_multikey"),
-    (lambda: make_task("niah_single", size=3),
-     "difficulty: 'size' is none of niah_single, wanted digits"),
-    (lambda: make_task("niah_single", digits=0), "digits: got 0"),
-    (lambda: make_task("niah_single", digits=19), "digits: got 19"),
-    (lambda: make_task("niah_multikey", distractors=9, digits=1), "digits: got 1 for 10 different"),
-    (lambda: make_task("niah_multikey", distractors=10**9), "distractors: got 1000000000"),
-    (lambda: make_task("variable_tracking", hops=-1), "hops: got -1"),
-    (lambda: make_task("common_words", often=1), "often: got 1, wanted more than 1"),
-    (lambda: make_task("common_words", common=9999, often=9999),
-     "common, often: got 9999 and 9999"),
     (lambda: drawn(VariableTracking(9999, 9999)), "words: got 99990000"),
-    (lambda: make_task("frequent_words", top=30), "top, alpha: got 30"),
-    (lambda: make_task("frequent_words", top=20, alpha=10), "top, alpha: got 20 and 10"),
-    (lambda: make_task("key_values", short=1), "short: got 1, wanted true or false"),
     (lambda: drawn(NiahSingle(), length=20), "length: got 20, wanted at least"),
     (lambda: drawn(NiahSingle(), count=0), "count: got 0"),
     (lambda: drawn(NiahSingle(), place=2), "place: got 2"),
@@ -339,8 +316,7 @@ def test_the_room_is_that_of_the_longest_answer():
     (lambda: chosen_task("key_values", ["3"]), "wanted NAME=VALUE, such as short=false"),
     (lambda: chosen_tasks([], ["3"]), "difficulty: got '3' without --task"),
     (lambda: chosen_tasks(["niah_single"] * 2), "task: got niah_single twice"),
-    (lambda: chosen_tasks(["niah_single"], ["short=true"]), "'short' is none of niah_single"),
-])
+    (lambda: chosen_tasks(["niah_single"], ["short=true"]), "'short' is none of niah_single")])
 def test_what_is_wrong_is_named(call, told):
     with pytest.raises(ValueError) as error:
         call()
@@ -348,8 +324,8 @@ def test_what_is_wrong_is_named(call, told):
 
 
 def test_tasks_are_chosen_by_name_and_difficulty():
-    assert set(TASKS) == {task.name
-                          for task in ALL} and all(make_task(name).name == name for name in TASKS)
+    assert set(TASKS) == {task.name for task in ALL}
+    assert all(make_task(name).name == name for name in TASKS)
     assert chosen_task("niah_multikey", ["5", "digits=3"]) == NiahMultikey(5, 3)
     assert chosen_tasks(["niah_single", "key_values", "variable_tracking"],
                         ["digits=3", "short=true"]) == (NiahSingle(3), KeyValues(True),

@@ -1,7 +1,4 @@
-"""Documents of 5 to 20 tokens: lengths, places, answers.
-
-And contexts longer than all names together.
-"""
+"""Documents of 5 to 20 tokens: lengths, places, answers, and contexts longer than all names."""
 
 from collections import Counter
 
@@ -22,15 +19,9 @@ def generator(seed=0):
 
 
 def pieces(row, task):
-    """Cut a context after each line end.
-
-    Its documents, the first perhaps cut, and what follows the last.
-    """
-    cuts = [
-        0, *[place + 1 for place, token in enumerate(row.tolist()) if token == task.end[-1]],
-        len(row)
-    ]
-    return [row[first:last].tolist() for first, last in zip(cuts, cuts[1:], strict=False)]
+    """Cut a context after each line end: documents, the first perhaps cut, and what follows."""
+    ends = (row == task.end[-1]).nonzero().flatten() + 1
+    return [piece.tolist() for piece in row.tensor_split(ends)]
 
 
 def names_of(document, task):
@@ -43,21 +34,17 @@ def names_of(document, task):
 
 
 class EvenOverFrames(VariedDocumentQA):
-    """Mutant.
-
-    Draws opening and closing words evenly, so the lengths that many of them make come up most.
-    """
+    """Mutant: draws the words evenly, so the lengths that many of them make come up most."""
 
     def _draw(self, rows, count, generator):
-        frames = [frame for own in self.frames.values() for frame in own]
+        frames = [frame for frames in self.frames.values() for frame in frames]
         drawn = super()._draw(rows, count, generator)
         for documents in drawn:
-            for place, (ids, at) in enumerate(documents):
-                opening, closing = frames[int(torch.randint(len(frames), (1, ),
-                                                            generator=generator))]
-                names = ids[at - 1:at + 1]
-                documents[place] = ([*opening, *names, *closing,
-                                     *self.end.tolist()], len(opening) + 1)
+            for index, (ids, at) in enumerate(documents):
+                frame = int(torch.randint(len(frames), (1,), generator=generator))
+                opening, closing = frames[frame]
+                text = [*opening, *ids[at - 1:at + 1], *closing, *self.end.tolist()]
+                documents[index] = text, len(opening) + 1
         return drawn
 
 
@@ -83,8 +70,8 @@ def test_lengths_are_those_of_the_tokenizer_drawn_evenly(task):
 
 @pytest.mark.parametrize("wrong", [(1, 4), (12, 8), (100, 200)])
 def test_lengths_that_no_document_has_are_refused(wrong):
-    with pytest.raises(ValueError,
-                       match=f"shortest, longest: got {wrong[0]} and {wrong[1]}, wanted a range"):
+    told = "shortest, longest: got {} and {}, wanted a range".format(*wrong)
+    with pytest.raises(ValueError, match=told):
         VariedDocumentQA(small.tokenizer(), *wrong)
 
 
@@ -92,9 +79,8 @@ def test_a_range_of_lengths_is_kept():
     narrow = VariedDocumentQA(small.tokenizer(), 8, 12)
     assert list(narrow.frames) == [8, 9, 10, 11, 12] and narrow.document_length == 12
     ids, _ = narrow.interleaved_batch(4, 256, generator())
-    assert {len(document)
-            for row in ids
-            for document in pieces(row, narrow)[:-1]} <= set(range(8, 13))
+    assert {len(document) for row in ids for document in pieces(row, narrow)[:-1]} <= set(
+        narrow.frames)
 
 
 class AnswerOfTheNext(VariedDocumentQA):
@@ -112,8 +98,7 @@ class NamesRepeat(VariedDocumentQA):
         drawn = super()._draw(rows, count, generator)
         for documents in drawn:
             for ids, at in documents:
-                ids[at - 1] = int(self.first[torch.randint(len(self.first), (1, ),
-                                                           generator=generator)])
+                ids[at - 1] = int(self.first[torch.randint(128, (1,), generator=generator)])
         return drawn
 
 
@@ -162,9 +147,7 @@ def places_asked_for(task, position):
     found = []
     for row in batch.input_ids:
         *documents, question = pieces(row, task)
-        names = [
-            facts[0] for facts in (names_of(document, task) for document in documents) if facts
-        ]
+        names = [names[0] for document in documents if (names := names_of(document, task))]
         found.append((names.index(question[-1]), len(names)))
     return found
 
@@ -172,9 +155,7 @@ def places_asked_for(task, position):
 @pytest.mark.parametrize("position", [0.0, 0.5, 1.0])
 def test_the_answer_stands_where_it_was_asked_for(task, position):
     found = places_asked_for(task, position)
-    wrong = [(place, count) for place, count in found if place != round(position * (count - 1))]
-    assert not wrong, (f"{len(wrong)} of {len(found)} contexts, such as (place, whole documents) "
-                       f"{wrong[:5]}")
+    assert found == [(round(position * (count - 1)), count) for _, count in found]
 
 
 def test_positions_counted_from_the_end_would_be_seen():
@@ -184,22 +165,18 @@ def test_positions_counted_from_the_end_would_be_seen():
 
 def test_without_a_position_every_document_is_asked_for_alike(task):
     relative = [place / (count - 1) for place, count in places_asked_for(task, None)]
-    assert min(relative) < 0.15 and max(
-        relative) > 0.85 and 0.4 < sum(relative) / len(relative) < 0.65
+    assert min(relative) < 0.15 < 0.4 < sum(relative) / len(relative) < 0.65 < 0.85 < max(relative)
 
 
 class MarksAtOnePlace(VariedDocumentQA):
-    """Mutant.
-
-    Takes the fourth token of every question for its answer, as in documents of one length.
-    """
+    """Mutant: marks the fourth token of every question, as in documents of one length."""
 
     def interleaved_batch(self, rows, length, generator, most_questions=0.5):
         ids, marks = super().interleaved_batch(rows, length, generator, most_questions)
         moved = torch.zeros_like(marks)
-        for row, (own, held) in enumerate(zip(ids, marks, strict=True)):
+        for row, held in enumerate(marks):
             start = 0
-            for piece in pieces(own, self):
+            for piece in pieces(ids[row], self):
                 if held[start:start + len(piece)].any():
                     moved[row, start + min(4, len(piece) - 1)] = True
                 start += len(piece)
@@ -251,21 +228,15 @@ def starts(ids, task):
 
 @pytest.mark.parametrize("kind", ["batch", "interleaved_batch"])
 def test_documents_begin_anywhere_in_a_group_of_eight(task, kind):
-    """Documents of one length, the contrast, all begin where a group of 8 does.
-
-    A group size is a document.
-    """
+    """Documents of one length, 8 tokens, all begin where a group of 8 does."""
     def residues(task):
         drawn = getattr(task, kind)(64, 256, generator())
         return Counter(start % 8
                        for start in starts(drawn.input_ids if kind == "batch" else drawn[0], task))
 
-    found = residues(task)
-    assert found.keys() == set(range(8))
-    assert min(found.values()) > 0.7 * sum(found.values()) / 8
-    aligned = MultiDocumentQA(small.tokenizer())
-    assert aligned.document_length == 8
-    assert residues(aligned).keys() == {0}
+    found, aligned = residues(task), MultiDocumentQA(small.tokenizer())
+    assert found.keys() == set(range(8)) and min(found.values()) > 0.7 * sum(found.values()) / 8
+    assert aligned.document_length == 8 and residues(aligned).keys() == {0}
 
 
 class EndsWithTheNames(MultiDocumentQA):
@@ -302,14 +273,15 @@ def test_past_the_last_name_are_questions_only(task):
 
 
 def test_the_generator_decides_everything(task):
-    for draw in (lambda seed: task.interleaved_batch(3, 128, generator(seed)), lambda seed:
-                 (lambda batch:
-                  (batch.input_ids, batch.answers))(task.batch(3, 128, generator(seed)))):
-        torch.manual_seed(1)
-        first = draw(5)
-        torch.manual_seed(2)
-        assert all(torch.equal(one, other) for one, other in zip(first, draw(5), strict=True))
-        assert not torch.equal(first[0], draw(6)[0])
+    def drawn(seed):
+        batch = task.batch(3, 128, generator(seed))
+        return [batch.input_ids, batch.answers, *task.interleaved_batch(3, 128, generator(seed))]
+
+    torch.manual_seed(1)
+    first = drawn(5)
+    torch.manual_seed(2)
+    assert all(torch.equal(*pair) for pair in zip(first, drawn(5), strict=True))
+    assert not any(torch.equal(*pair) for pair in zip(first[::2], drawn(6)[::2], strict=True))
 
 
 def test_tokenized_text_equals_the_tokens(task):

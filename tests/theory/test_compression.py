@@ -59,8 +59,6 @@ def test_relu_convolution_equals_torch():
     assert [float(x) for x in compression.relu_convolution(channels, kernel)] == wanted.tolist()
 
 
-# ---------------------------------------------------------------- what is kept
-
 def test_shares_follow_the_recurrence_and_add_up_to_at_most_one():
     for slots in range(1, 7):
         mean = Fraction(1, slots + 1)
@@ -75,41 +73,34 @@ def test_random_weights_forget_at_the_predicted_rate_and_shares_are_conserved():
     """Dirichlet rows: the mean share follows the formula, and every slot sums to 1."""
     slots, tokens, draws = 4, 12, 4000
     torch.manual_seed(0)
-    shares = torch.zeros(draws, slots, 0, dtype=torch.float64)
-    for step in range(tokens):
+    shares = torch.ones(draws, slots, 1, dtype=torch.float64)
+    for _ in range(tokens - 1):
         rows = torch.distributions.Dirichlet(torch.ones(slots + 1, dtype=torch.float64)).sample(
             (draws, slots))
-        if step == 0:
-            shares = torch.ones(draws, slots, 1, dtype=torch.float64)
-            continue
         shares = torch.cat([rows[..., 1:] @ shares, rows[..., :1]], dim=-1)
     assert torch.allclose(shares.sum(-1), torch.ones(draws, slots, dtype=torch.float64))
     mean, error = shares.mean((0, 1)), 4 * shares.mean(1).std(0) / math.sqrt(draws)
-    for age in range(tokens - 1):
-        assert abs(mean[tokens - 1 - age] -
-                   float(compression.share_after(age, slots))) < error[tokens - 1 - age]
+    wanted = torch.tensor([float(compression.share_after(age, slots)) for age in range(tokens - 1)])
+    assert ((mean.flip(0)[:-1] - wanted).abs() < error.flip(0)[:-1]).all()
 
 
 def test_half_life_is_m_ln_2():
     for slots in (32, 512, 4096):
         half_life = math.log(2) / math.log((slots + 1) / slots)
         assert half_life == pytest.approx(slots * math.log(2), rel=1 / slots)
-        assert compression.share_after(round(half_life), slots) / compression.share_after(
-            0, slots) == pytest.approx(0.5, rel=1 / slots)
+        after, now = (compression.share_after(steps, slots) for steps in (round(half_life), 0))
+        assert after / now == pytest.approx(0.5, rel=1 / slots)
 
 
 def test_a_dropped_token_has_no_weight_and_a_kept_one_has():
-    half = [[Fraction(1, 2), Fraction(1, 2)]]
-    new_only = [[Fraction(0), Fraction(1)]]
-    assert memory.in_memory((half, new_only)) == {2} and memory.in_memory(
-        (new_only, half)) == {1, 2}
+    half, new_only = [[Fraction(1, 2)] * 2], [[Fraction(0), Fraction(1)]]
+    assert memory.in_memory((half, new_only)) == {2}
+    assert memory.in_memory((new_only, half)) == {1, 2}
     accepts = CLAIMS["LC.memory"].hypothesis.accepts
     for weights in memory.streams():
         assert memory.in_memory(weights) == memory.led_to(weights)
         assert not accepts(weights) or memory.in_memory(weights) == memory.everything(weights)
 
-
-# ---------------------------------------------------------------- what it takes
 
 def test_a_segment_of_algorithm_2_by_hand():
     """M = 3, B = 2: filled with one segment, compressed from the second on."""
@@ -130,7 +121,7 @@ def test_gradients_through_the_segments_need_them_all():
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             held.add(tensor.data_ptr())
-            kept.append(tensor)                                # so that no address is used again
+            kept.append(tensor)  # so that no address is used again
             return tensor
 
         kept: list[torch.Tensor] = []
@@ -174,21 +165,19 @@ def count_multiplications(slots, block, kernel, head_dim):
     return convolution, Counted.multiplications
 
 
-def test_overhead_of_the_paper_s_sizes():
-    assert [float(compression.overhead(m, b, 21)) for m, b in compression.SIZES] == [5.25, 21, 2688]
+def test_multiplications_are_counted_and_the_convolution_has_kernel_m_over_b_times_as_many():
     assert count_multiplications(2, 3, 5, 1) == (2 * 5 * 5 * 2, 3 * 5 * 2)
     for sizes in ((1, 1, 1, 1), (2, 3, 5, 1), (3, 2, 3, 2)):
         slots, block, kernel, head_dim = sizes
         closed = (compression.direct(*sizes),
                   compression.attention_multiplications(slots, block, head_dim))
         assert count_multiplications(*sizes) == closed
-        assert compression.overhead(slots, block, kernel) == Fraction(*closed)
+        assert Fraction(*closed) == Fraction(kernel * slots, block)
 
 
 def test_shares_of_a_layer_that_the_repair_of_lc_overhead_states():
-    share = {kind: [compression.share_of_layer(kind, m, b) for m, b in compression.SIZES]
-             for kind in (compression.direct, compression.by_fourier)}
-    directly, by_fourier = share.values()
+    directly, by_fourier = ([compression.share_of_layer(kind, m, b) for m, b in compression.SIZES]
+                            for kind in (compression.direct, compression.by_fourier))
     assert [round(100 * x) for x in directly[:2]] == [13, 84]
     assert [round(100 * x, 1) for x in by_fourier[:2]] == [1.4, 8.4]
     assert directly[2] > by_fourier[2] > 1

@@ -46,14 +46,12 @@ def test_the_enclosure_holds_closed_forms_drawn_rows_and_the_float_bracket(flint
     assert not contradicted()
 
 
-@pytest.mark.parametrize("wrong", mutants.HELD, ids=lambda wrong: wrong.__name__)
-def test_a_wrong_rounding_is_caught(flint, monkeypatch, wrong):
-    monkeypatch.setattr(enclosure, "_held", wrong)
-    assert contradicted()
-
-
-def test_chances_that_forget_the_maximum_are_caught(flint, monkeypatch):
-    monkeypatch.setattr(enclosure, "cell_chances", mutants.chances_not_given_the_maximum)
+@pytest.mark.parametrize("name, wrong", [
+    *(("_held", wrong) for wrong in mutants.HELD),
+    ("cell_chances", mutants.chances_not_given_the_maximum)],
+    ids=lambda value: getattr(value, "__name__", value))
+def test_a_wrong_rounding_is_caught(flint, monkeypatch, name, wrong):
+    monkeypatch.setattr(enclosure, name, wrong)
     assert contradicted()
 
 
@@ -104,37 +102,29 @@ def test_balls_are_what_they_stand_for(flint):
         low, high = enclosure._below(enclosure.ball(exact)), enclosure._above(enclosure.ball(exact))
         assert Fraction(low) < exact < Fraction(high)
     chances = enclosure.cell_chances(1.0, 0.5, 16)
-    assert sum(chances, enclosure.ball(0)).overlaps(enclosure.ball(1)) and all(
-        chance > 0 for chance in chances)
+    assert sum(chances, enclosure.ball(0)).overlaps(enclosure.ball(1))
+    assert all(chance > 0 for chance in chances)
 
 
-# The proofs of the claims
-
-
-def test_a_bound_that_holds_is_not_refuted(flint):
+def test_bounds_that_hold_are_not_refuted_and_a_wrong_repair_is_no_proof(flint):
     assert enclosure.refutes_product(bounds.printed_at_median).holds
     assert not enclosure.refutes_product(bounds.product).holds
-
-
-def test_a_bracket_that_holds_is_not_refuted_and_a_wrong_repair_is_no_proof(flint):
-    assert enclosure.refutes_bracket(bounds.printed_bracket, bounds.bracket).holds
-    assert not enclosure.refutes_bracket(bounds.bracket, bounds.bracket).holds
-    assert not enclosure.refutes_bracket(bounds.printed_bracket, bounds.printed_bracket).holds
+    printed, repaired = bounds.printed_bracket, bounds.bracket
+    assert enclosure.refutes_bracket(printed, repaired).holds
+    assert not enclosure.refutes_bracket(repaired, repaired).holds
+    assert not enclosure.refutes_bracket(printed, printed).holds
 
 
 def test_a_rate_that_holds_is_not_refuted(flint):
-    assert enclosure.refutes_rate(sparsity_limit.rate_at_median).holds
-    assert not enclosure.refutes_rate(sparsity_limit.rate).holds
-    fastest = enclosure.refutes_rate(sparsity_limit.rate_at_median).numbers["fastest"]
-    assert sparsity_limit.rate(gaussian(2.0), 0.05) < fastest < log(2) / 20
+    refuted = enclosure.refutes_rate(sparsity_limit.rate_at_median)
+    assert refuted.holds and not enclosure.refutes_rate(sparsity_limit.rate).holds
+    rate = sparsity_limit.rate(gaussian(2.0), 0.05)
+    assert rate < refuted.numbers["fastest"] < log(2) / 20
 
 
 def test_a_mean_below_the_rate_proves_nothing(flint, monkeypatch):
     monkeypatch.setattr(enclosure, "SLOW", (2.0, Fraction(1, 20), 5.0))
     assert not enclosure.refutes_rate(sparsity_limit.rate_at_median).holds
-
-
-# What is refused
 
 
 @pytest.mark.parametrize("call, words", [

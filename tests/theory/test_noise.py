@@ -13,7 +13,6 @@ from cca_lab.theory.noise import series as noise_series
 from cca_lab.theory.noise import weight as noise
 from tests.mutants import theory_noise as wrong
 
-# ---------------------------------------------------------------- one weight
 
 def test_a_softmax_of_two_by_hand():
     """alpha_1 = 1 / (1 + e^{-2d}) = 1/2 + d/2 - d^3/6, d = (eta_1 - eta_2) / 2, Var d = 1/2."""
@@ -40,16 +39,16 @@ def test_weights_that_are_no_distribution_are_refused():
         noise_series.softmax_series((Fraction(1, 2), Fraction(1, 3)), 0)
 
 
-@pytest.mark.parametrize("parts", [(1,) * 16, (8, 4, 2, 1, 1)], ids=["even", "peaked"])
-def test_where_first_order_is_five_per_cent_off(parts):
+@pytest.mark.parametrize("shares", [(1,) * 16, (8, 4, 2, 1, 1)], ids=["even", "peaked"])
+def test_where_first_order_is_five_per_cent_off(shares):
     """At sigma_5 chance and the two-term formula agree; first order alone is off by 5 %."""
-    weights = [part / sum(parts) for part in parts]
+    weights = [share / sum(shares) for share in shares]
     sigma = noise.first_order_range(weights, 0)
     samples = noise_sampling.simulate("full", np.log(weights), 1, sigma, 400_000)[:, 0]
     measured = noise_sampling.measured_variance(samples)
     first, second = noise.variance_coefficients(weights, 0)
-    assert measured.value == pytest.approx(first * sigma**2 + second * sigma**4,
-                                           rel=0.015)  # chance, sigma^6
+    # rel: chance, and sigma^6
+    assert measured.value == pytest.approx(first * sigma**2 + second * sigma**4, rel=0.015)
     assert not measured.agrees(first * sigma**2)
     assert abs(measured.value / (first * sigma**2) - 1) == pytest.approx(0.05, abs=0.02)
 
@@ -81,8 +80,8 @@ def zero(expression) -> bool:
 def test_lemma_2_for_all_weights(length):
     weights = symbols(length)
     linear = noise_series.softmax_series(weights, 0, order=1)[1]
-    assert zero(noise_series.expectation(noise_series._multiply(linear, linear)) - weights[0]**2
-                * noise.lemma2(weights, 0))
+    variance = noise_series.expectation(noise_series._multiply(linear, linear))
+    assert zero(variance - weights[0] ** 2 * noise.lemma2(weights, 0))
     assert not zero(noise.lemma2(weights, 0) - wrong.no_squares(weights, 0))
 
 
@@ -98,8 +97,8 @@ def test_the_second_order_for_all_weights(length):
 def test_each_factor_for_all_masses(model, k, m):
     masses = symbols(k)
     weights = [mass / m for mass in masses for _ in range(m)]
-    exact = noise_models.exact_variance(model, weights, m, 0) / noise_models.full_variance(
-        weights, 0)
+    full = noise_models.full_variance(weights, 0)
+    exact = noise_models.exact_variance(model, weights, m, 0) / full
     assert zero(exact - noise_models.factor(model, weights, m, 0))
 
 
@@ -109,8 +108,8 @@ def test_the_constant_is_under_two_for_all_masses():
     weights = [mass / m for mass in masses for _ in range(m)]
     assert zero(noise.lemma2(weights, 0) - noise.lemma2(masses, 0) / m - 1 + sympy.Rational(1, m))
     ratio = u / (u / m + 1 - sympy.Rational(1, m))
-    assert sympy.diff(
-        ratio, u).simplify().is_positive and ratio.subs(u, 2) == sympy.Rational(2 * m, m + 1) < 2
+    assert sympy.diff(ratio, u).simplify().is_positive
+    assert ratio.subs(u, 2) == sympy.Rational(2 * m, m + 1) < 2
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -135,8 +134,6 @@ def test_the_output_identity_for_all_masses_and_values(k):
     assert sympy.expand(full - left - scatter) == 0 and sympy.expand(pooled - m * left) == 0
 
 
-# ---------------------------------------------------------------- the models
-
 @pytest.mark.parametrize("model", noise_models.MODELS)
 @pytest.mark.parametrize("m", [2, 8])
 def test_each_factor_by_chance(model, m):
@@ -160,11 +157,9 @@ def test_the_mean_of_noisy_weights_has_the_variance_of_the_mean_of_noisy_logits(
 
 def test_the_simulation_can_tell_models_apart():
     """A mutant that forgets to divide the shared noise by m leaves the interval."""
-    logits = np.zeros(32)
-    right = noise_sampling.measured_variance(
-        noise_sampling.simulate("shared", logits, 4, 0.05, 20_000)[:, 0])
-    broken = noise_sampling.measured_variance(
-        wrong.output_of_one_group("shared", logits, 4, 0.05, 20_000)[:, 0])
+    right, broken = (noise_sampling.measured_variance(
+        draw("shared", np.zeros(32), 4, 0.05, 20_000)[:, 0])
+        for draw in (noise_sampling.simulate, wrong.output_of_one_group))
     wanted = 0.05**2 * float(noise_models.shared_variance([Fraction(1, 32)] * 32, 4, 0))
     assert right.agrees(wanted) and not broken.agrees(wanted)
 
@@ -183,8 +178,8 @@ def test_pooled_logit_flat_peaked_and_without_bound():
     assert noise_models.pooled_logit_factor([np.log(11), 0.0]) > (77 / 72)**2 > 1  # as e^2 < 9 < 11
     assert gaps[int(np.argmax(factors))] == pytest.approx(noise_models.STANDS_OUT, abs=0.02)
     for m in (16, 256, 4096):
-        assert noise_models.pooled_logit_factor([np.log(m - 1),
-                                                 *[0.0] * (m - 1)]) >= (2 + np.log(m - 1))**2 / 16
+        factor = noise_models.pooled_logit_factor([np.log(m - 1), *[0.0] * (m - 1)])
+        assert factor >= (2 + np.log(m - 1)) ** 2 / 16
 
 
 def test_softmax_pooling_amplifies_noise_by_chance():
@@ -194,40 +189,35 @@ def test_softmax_pooling_amplifies_noise_by_chance():
     assert measured.value - measured.error > 1
 
 
-# ---------------------------------------------------------------- the output
-
 def test_output_identity_by_chance():
     """Outputs of noisy softmaxes: the variances differ by the within-group scatter."""
     sigma, draws, m = 0.05, 200_000, 2
     values = np.array([1.0, -1.0, 4.0, 2.0])
-    full = noise_sampling.measured_variance(
-        noise_sampling.simulate("full", np.zeros(4), m, sigma, draws) @ values)
-    pooled = noise_sampling.measured_variance(
-        noise_sampling.simulate("mean", np.zeros(4), m, sigma, draws) @ values)
-    weights = [Fraction(1, 4)] * 4
-    (scatter,), = noise_output.within_group_scatter([[Fraction(v)] for v in (1, -1, 4, 2)],
-                                                     weights, m)
+    full, pooled = (noise_sampling.measured_variance(
+        noise_sampling.simulate(model, np.zeros(4), m, sigma, draws) @ values)
+        for model in ("full", "mean"))
+    (scatter,), = noise_output.within_group_scatter([[v] for v in (1, -1, 4, 2)],
+                                                    noise_output.QUARTERS, m)
     assert abs(full.value - pooled.value - sigma**2 * float(scatter)) <= full.error + pooled.error
     assert full.value - pooled.value > full.error + pooled.error
 
 
 def test_equal_values_in_groups_gain_nothing():
-    values, weights, m = noise_output.EQUAL
-    assert noise_output.full_covariance(values, weights) == noise_output.grouped_covariance(
-        values, weights, m)
+    left = noise_output.grouped_covariance(*noise_output.EQUAL)
+    assert noise_output.full_covariance(*noise_output.EQUAL[:2]) == left
 
 
 @pytest.mark.parametrize("case", noise_output.APART, ids=str)
 def test_the_divergence_by_chance(case):
     """The mean KL divergence of noisy outputs from the clean one, against sum Cov_cc / (2 p_c)."""
     values, weights, m = case
-    sigma, clean = 0.05, np.array(weights, float) @ np.array(values, float)
-    for model, covariance in (("full", noise_output.full_covariance(values, weights)),
-                              ("mean", noise_output.grouped_covariance(values, weights, m)),
-                              ("pooled",
-                               noise_output.grouped_covariance(values, weights, m, "pooled"))):
-        logits = np.log(np.array(weights, float))
-        outputs = noise_sampling.simulate(model, logits, m, sigma, 20_000) @ np.array(values, float)
+    shares, table, sigma = np.array(weights, float), np.array(values, float), 0.05
+    clean = shares @ table
+    covariances = {"full": noise_output.full_covariance(values, weights)} | {
+        noise: noise_output.grouped_covariance(values, weights, m, noise)
+        for noise in ("mean", "pooled")}
+    for model, covariance in covariances.items():
+        outputs = noise_sampling.simulate(model, np.log(shares), m, sigma, 20_000) @ table
         measured = (clean * np.log(clean / outputs)).sum(axis=1).mean()
         wanted = sigma**2 * float(noise_output.divergence(covariance, [Fraction(p) for p in clean]))
         assert measured == pytest.approx(wanted, rel=0.06, abs=1e-9), model

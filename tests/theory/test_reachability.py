@@ -25,8 +25,6 @@ def test_more_wrong_subjects_are_refuted(name, subject):
     assert not CLAIMS[name].check(subject).holds
 
 
-# ---------------------------------------------------------------- indices
-
 def test_the_doubled_token_by_hand():
     """g = 2, s = 1, i = 3: one core {1, 2}, and raw tokens from 2 as printed, from 3 repaired."""
     assert reachability.printed_cover(3, 2, 1) == (1, 2)
@@ -77,8 +75,8 @@ def test_eq_6_is_right_with_the_cores_of_the_row_for_m():
 def test_the_window_of_section_3_3_is_the_corrected_k():
     for g, s in reachability.SIZES:
         for i in reachability.ROWS:
-            assert i - reachability.clipped_window(i, g, s) + 1 == reachability.exact_cover(
-                i, g, s)[1]
+            first = i - reachability.clipped_window(i, g, s) + 1
+            assert first == reachability.exact_cover(i, g, s)[1]
 
 
 def once(cover, i, g, s, t):
@@ -105,11 +103,9 @@ def test_the_solver_proves_what_is_right_and_finds_a_true_exception(prove, right
     assert prove(right).holds
     found = prove(slip)
     assert not found.holds
-    assert not holds(slip, ** {name: found.numbers[name] for name in "igst"
-                               if name in found.numbers})
+    assert not holds(slip, **{name: found.numbers[name] for name in "igst"
+                              if name in found.numbers})
 
-
-# ---------------------------------------------------------------- floating point
 
 @pytest.mark.parametrize("name, zero, flushed, absorbed",
                          [("float16", 17.33, 9.70, 7.62), ("bfloat16", 92.88, 87.34, 5.54),
@@ -120,14 +116,14 @@ def test_gaps(name, zero, flushed, absorbed):
     gaps = reachability_floats.measured_gaps(dtype)
     assert gaps == pytest.approx({"zero": zero, "flushed": flushed, "absorbed": absorbed}, abs=6e-3)
     assert gaps == pytest.approx(reachability_floats.predicted_gaps(dtype), abs=1e-4)
-    assert gaps["absorbed"] != pytest.approx(-math.log(torch.finfo(dtype).eps),
-                                             abs=0.5)  # not a whole last place
+    whole_last_place = -math.log(torch.finfo(dtype).eps)
+    assert gaps["absorbed"] != pytest.approx(whole_last_place, abs=0.5)
     assert reachability_floats.POWERS[name] == pytest.approx(gaps["zero"] / math.log(2), abs=1e-3)
 
 
-@pytest.mark.parametrize("dtype, power", [(torch.float16, 25), (torch.bfloat16, 134),
-                                          (torch.float32, 150)])
-def test_the_boundary_is_a_power_of_two_exactly(dtype, power):
+@pytest.mark.parametrize("name, power", reachability_floats.POWERS.items())
+def test_the_boundary_is_a_power_of_two_exactly(name, power):
+    dtype = reachability_floats.DTYPES[name]
     assert reachability_floats.lost("zero", 2.0**-power, dtype)
     assert not reachability_floats.lost("zero", 2.0**-power * (1 + 2.0**-8), dtype)
     assert math.isclose(reachability_floats.predicted_gaps(dtype)["zero"], power * math.log(2))
@@ -150,8 +146,6 @@ def test_rope_differences():
     assert differences == [0.52, 0.34, 0.29, 0.15]
     assert reachability_rope.predicted_difference(1e4, 1, False) == 0
 
-
-# ---------------------------------------------------------------- mechanisms and depth
 
 @pytest.mark.parametrize("length, window, sinks, lost",
                          [(131072, 2000, 4, True), (65536, 2000, 4, True), (63974, 2000, 4, True),
@@ -192,8 +186,8 @@ def test_layers_needed_by_brute_force():
     """Chains of rows, by search from each token, over random reaches."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
-        reach = (torch.rand(7, 7, generator=generator) < 0.3).tril() | torch.eye(
-            7, dtype=torch.bool)
+        drawn = torch.rand(7, 7, generator=generator) < 0.3
+        reach = drawn.tril() | torch.eye(7, dtype=torch.bool)
         wanted = torch.zeros(7, 7, dtype=torch.int64)
         for t in range(7):
             reached, layers = {t}, 0
@@ -208,8 +202,6 @@ def test_layers_needed_by_brute_force():
         assert torch.equal(reachability_depth.layers_needed(reach), wanted)
 
 
-# ---------------------------------------------------------------- figures
-
 def test_figures_show_what_they_are_given():
     needed = torch.tensor([[1, 0, 0], [2, 1, 0], [0, 3, 1]])
     drawn = figures.layers_to_reach({"a": needed, "b": needed.T}).axes[0].images[0].get_array()
@@ -222,5 +214,5 @@ def test_figures_show_what_they_are_given():
 
 def test_a_reach_into_the_future_is_drawn_as_reached():
     leak = torch.tensor([[1, 1], [1, 1]])
-    assert figures.layers_to_reach({"leak": leak
-                                    }).axes[0].images[0].get_array()[0, 1] == figures.ONE_LAYER
+    image = figures.layers_to_reach({"leak": leak}).axes[0].images[0]
+    assert image.get_array()[0, 1] == figures.ONE_LAYER

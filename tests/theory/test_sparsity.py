@@ -4,23 +4,15 @@ from fractions import Fraction
 from itertools import permutations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.theory.sparsity import laws as sparsity_laws
-from cca_lab.theory.sparsity import meaning as sparsity_meaning
+from cca_lab.attention import statistics
+from cca_lab.theory.sparsity import laws, meaning
 from cca_lab.theory.sparsity import theorem1 as sparsity
-from cca_lab.theory.sparsity.laws import (
-    EVEN_PAIR,
-    TWO_POINT,
-    FiniteLaw,
-    iid,
-    p_sparse,
-    points,
-    random_laws,
-)
-
-# By hand
+from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, p_sparse, points
+from cca_lab.theory.sparsity.meaning import k90, sink
 
 
 def test_the_smallest_counterexample_of_theorem_1():
@@ -38,7 +30,7 @@ def test_the_three_two_valued_logits_have_closed_forms(q):
 
 
 def test_equation_19_fails_for_unlike_logits_though_at_most_one_weight_can_pass():
-    law, rho = sparsity_laws.UNLIKE, Fraction(1)
+    law, rho = laws.UNLIKE, Fraction(1)
     assert law.length * rho == 2
     assert sparsity.eq19(law, rho) == Fraction(3, 4) > p_sparse(law, rho) == Fraction(1, 2)
     assert sparsity.chances_over(law, rho) == [Fraction(1, 2), 0]
@@ -55,7 +47,7 @@ def test_equation_20_breaks_at_its_third_line_and_at_its_last():
     lines = sparsity.eq20_lines(EVEN_PAIR, Fraction(1), Fraction(1, 2))
     assert lines == (1, 1, 0, 0, 0, 0, 0)
     assert sparsity.wrong_steps(lines) == ["2 -> 3: 1 = 0"]
-    dependent = sparsity.eq20_lines(sparsity_laws.OPPOSED, Fraction(1), Fraction(2))
+    dependent = sparsity.eq20_lines(laws.OPPOSED, Fraction(1), Fraction(2))
     assert any(step.startswith("6 -> 7") for step in sparsity.wrong_steps(dependent))
 
 
@@ -67,13 +59,7 @@ def test_for_independent_logits_the_last_step_of_equation_20_is_right():
 
 
 def test_the_printed_bound_says_one_for_every_law():
-    assert all(sparsity.printed_bound(law, rho) == 1 for law, rho in random_laws(40, seed=1))
-
-
-# Any law
-
-
-rates = st.integers(1, 8).map(lambda k: Fraction(k, 8))
+    assert all(sparsity.printed_bound(law, rho) == 1 for law, rho in laws.random_laws(40, seed=1))
 
 
 @st.composite
@@ -83,8 +69,8 @@ def joint_laws(draw) -> tuple[FiniteLaw, Fraction]:
     chances = draw(st.lists(st.integers(1, 9), min_size=len(rows), max_size=len(rows)))
     outcomes = tuple((Fraction(chance, sum(chances)), tuple(map(Fraction, row)))
                      for chance, row in zip(chances, rows, strict=True))
-    return FiniteLaw("drawn",
-                     outcomes), Fraction(1, length) + draw(rates) * (1 - Fraction(1, length))
+    rho = Fraction(1, length) + Fraction(draw(st.integers(1, 8)), 8) * (1 - Fraction(1, length))
+    return FiniteLaw("drawn", outcomes), rho
 
 
 @given(joint_laws())
@@ -113,7 +99,7 @@ def test_a_larger_rate_is_easier_to_pass(case):
 
 @given(st.integers(2, 4), st.integers(1, 9), st.integers(2, 9))
 def test_equation_19_holds_where_at_most_one_weight_can_pass(length, tenths, large):
-    law = iid("drawn", {1: 1 - Fraction(tenths, 10), large: Fraction(tenths, 10)}, length)
+    law = laws.iid("drawn", {1: 1 - Fraction(tenths, 10), large: Fraction(tenths, 10)}, length)
     rho = Fraction(2, length)
     assert sparsity.eq19(law, rho) <= p_sparse(law, rho) == sparsity.counting_bound(law, rho)
 
@@ -127,77 +113,63 @@ def test_equation_19_holds_for_dependent_logits_of_one_law(case):
                                            for chance, row in law.outcomes for order in orders))
     rho = Fraction(2, law.length)
     assert len(set(sparsity.chances_over(shuffled, rho))) == 1
-    assert sparsity.eq19(shuffled, rho) <= sparsity.repaired_eq19(shuffled, rho) <= p_sparse(
-        shuffled, rho)
+    bound, repaired = (form(shuffled, rho) for form in (sparsity.eq19, sparsity.repaired_eq19))
+    assert bound <= repaired <= p_sparse(shuffled, rho)
 
 
 def test_counting_is_exact_where_eq19_fails_or_close():
-    assert sparsity.counting_bound(TWO_POINT[Fraction(4, 5)],
-                                   Fraction(1)) == Fraction(3, 2) * Fraction(36, 125)
+    bound = sparsity.counting_bound(TWO_POINT[Fraction(4, 5)], Fraction(1))
+    assert bound == Fraction(3, 2) * Fraction(36, 125)
 
 
 def test_what_is_no_law_is_refused():
-    for outcomes in (((Fraction(1, 2), (Fraction(1),)),),
-                     ((Fraction(1), (Fraction(0), Fraction(1))),)):
+    for outcomes in (((Fraction(1, 2), (1,)),), ((Fraction(1), (0, 1)),)):
         with pytest.raises(ValueError, match="wanted sum 1"):
             FiniteLaw("bad", outcomes)
 
 
-# What it misses
-
-
 def test_the_sink_that_is_sparse_and_needs_889_of_1000_tokens():
-    row = sparsity_meaning.sink(1000, Fraction(101, 1000))
-    assert sparsity_laws.rho_sparse(row, Fraction(1, 100)) and sparsity_meaning.k90(row) == 889
-    assert sparsity_meaning.most_tokens(1000, Fraction(1, 100), max(row)) == 889
-    assert not sparsity_laws.rho_sparse(sparsity_meaning.sink(1000, Fraction(1, 10)),
-                                        Fraction(1, 100))
+    row = sink(1000, Fraction(101, 1000))
+    assert laws.rho_sparse(row, Fraction(1, 100)) and k90(row) == 889
+    assert meaning.most_tokens(1000, Fraction(1, 100), max(row)) == 889
+    assert not laws.rho_sparse(sink(1000, Fraction(1, 10)), Fraction(1, 100))
 
 
-@pytest.mark.parametrize("weight, rho, length", [("13/100", "1/50", 385), ("1/8", "1/50", 401),
-                                                 ("1/6", "1/50", 301)])
-def test_a_constant_sink_jumps_at_one_length(weight, rho, length):
-    weight, rho = Fraction(weight), Fraction(rho)
-    assert sparsity_meaning.jump(weight, rho) == length
-    sparse = [sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho)
-              for n in (length - 1, length)]
+@pytest.mark.parametrize("weight, length", [("13/100", 385), ("1/8", 401), ("1/6", 301)])
+def test_a_constant_sink_jumps_at_one_length(weight, length):
+    weight, rho = Fraction(weight), Fraction(1, 50)
+    assert meaning.jump(weight, rho) == length
+    sparse = [laws.rho_sparse(sink(n, weight), rho) for n in (length - 1, length)]
     assert sparse == [False, True]
 
 
 def test_rows_may_spread_while_p_sparse_jumps():
-    short, long = sparsity_meaning.sink(100, Fraction(2, 5)), sparsity_meaning.sink(1000,
-                                                                                    Fraction(3, 50))
-    assert [sparsity_meaning.rho_sparse_index(row) for row in (short, long)] == [0, 1]
-    assert max(short) > max(long) and [sparsity_meaning.k90(row)
-                                       for row in (short, long)] == [84, 894]
-    assert sparsity_meaning.effective_index(short) > sparsity_meaning.effective_index(long)
-    assert sparsity_meaning.effective_index(sparsity_meaning.block(1000, 50)) == pytest.approx(0.95)
+    short, long = sink(100, Fraction(2, 5)), sink(1000, Fraction(3, 50))
+    assert [meaning.rho_sparse_index(row) for row in (short, long)] == [0, 1]
+    assert max(short) > max(long) and [k90(row) for row in (short, long)] == [84, 894]
+    assert meaning.effective_index(short) > meaning.effective_index(long)
+    assert meaning.effective_index(meaning.block(1000, 50)) == pytest.approx(0.95)
 
 
 def test_rows_that_do_not_jump_are_no_case_of_the_check(monkeypatch):
-    monkeypatch.setattr(sparsity_meaning, "SINKS", ((Fraction(3, 5), Fraction(3, 5)),))
+    monkeypatch.setattr(meaning, "SINKS", ((Fraction(3, 5), Fraction(3, 5)),))
     with pytest.raises(ValueError, match="must jump"):
-        sparsity_meaning.check_proves(sparsity_meaning.rho_sparse_index)
+        meaning.check_proves(meaning.rho_sparse_index)
 
 
 def test_long_gaussian_rows_need_a_constant_share_of_tokens():
-    shares = [sparsity_meaning.gaussian_share(tau) for tau in (1, 2, 3)]
+    shares = [meaning.gaussian_share(tau) for tau in (1, 2, 3)]
     assert shares == pytest.approx([0.611, 0.236, 0.0429], abs=1e-3)
     with pytest.raises(ValueError, match="order: got 3"):
-        sparsity_meaning.gaussian_effective_share(1.0, 3)
+        meaning.gaussian_effective_share(1.0, 3)
 
 
 def test_a_drawn_gaussian_row_agrees_with_its_limits():
-    import torch
-
-    from cca_lab.attention import statistics as analysis
-
     tau, length = 1.5, 400_000
-    row = (tau * torch.randn(length, generator=torch.Generator().manual_seed(0),
-                             dtype=torch.float64)).softmax(0)
-    assert analysis.k90(row).item() / length == pytest.approx(sparsity_meaning.gaussian_share(tau),
-                                                              rel=0.02)
-    spread = analysis.effective_tokens(row).item() / length
-    assert spread == pytest.approx(sparsity_meaning.gaussian_effective_share(tau), rel=0.02)
-    assert 1 / row.square().sum().item() / length == pytest.approx(
-        sparsity_meaning.gaussian_effective_share(tau, 2), rel=0.1)
+    logits = torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    row = (tau * logits).softmax(0)
+    for tokens, wanted, rel in (
+            (statistics.k90(row), meaning.gaussian_share(tau), 0.02),
+            (statistics.effective_tokens(row), meaning.gaussian_effective_share(tau), 0.02),
+            (1 / row.square().sum(), meaning.gaussian_effective_share(tau, 2), 0.1)):
+        assert tokens.item() / length == pytest.approx(wanted, rel=rel)

@@ -7,23 +7,11 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from cca_lab.theory.sparsity import bounds
+from cca_lab.theory.sparsity import bounds, logits
 from cca_lab.theory.sparsity import limit as sparsity_limit
-from cca_lab.theory.sparsity.logits import (
-    Conditional,
-    LogitLaw,
-    cauchy,
-    gaussian,
-    laplace,
-    nodes,
-    sample,
-    uniform,
-)
+from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, sample, uniform
 
 LAWS = [gaussian(2.0), laplace(0.8), uniform(4.0)]
-
-
-# Quadrature
 
 
 @pytest.mark.parametrize("tau, t", [(0.5, 1.0), (2.0, 3.0), (3.0, 9.0), (3.0, -2.0)])
@@ -38,10 +26,10 @@ def test_moments_of_the_gaussian_agree_with_their_closed_form(tau, t):
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def test_nodes_hold_the_probability_and_the_moments(law: LogitLaw):
     t = law.quantile_of_max(0.5, 100)
-    z, weights = nodes(law, t)
+    z, weights = logits.nodes(law, t)
     assert weights.sum() == pytest.approx(law.distribution.cdf(t), rel=1e-12) and z.max() <= 1
     everything = law.bound if law.bound < np.inf else 60.0
-    z, weights = nodes(law, everything)
+    z, weights = logits.nodes(law, everything)
     if law.moments[0] < np.inf:
         assert weights @ z * exp(everything) == pytest.approx(law.moments[0], rel=1e-5)
 
@@ -54,9 +42,6 @@ def test_the_transform_and_the_grid_are_those_of_the_law():
     chances = given.grid(2000)
     assert chances.sum() == pytest.approx(1, abs=1e-12)
     assert chances @ (np.arange(2000) + 0.5) / 2000 == pytest.approx(given.mean, abs=1e-4)
-
-
-# Bounds
 
 
 def test_a_bracket_of_two_uniform_weights_holds_the_exact_probability():
@@ -77,8 +62,8 @@ def test_every_form_stays_below_the_bracket_and_h_never_falls(law):
         low, high = bounds.held(given, others, most, 2048)
         held.append((low, high))
         assert low <= high + 1e-12
-        for name in ("markov", "cantelli", "chernoff", "best"):
-            assert 0 <= bounds.FORMS[name](given, others, most) <= high + 1e-9, name
+        for form in (bounds.markov, bounds.cantelli, bounds.chernoff, bounds.best):
+            assert 0 <= form(given, others, most) <= high + 1e-9, form
     assert all(later[1] >= earlier[0] for earlier, later in zip(held, held[1:], strict=False))
 
 
@@ -101,13 +86,10 @@ def test_rates_at_and_below_one_over_l_are_never_passed():
 
 def test_a_sample_is_the_same_again_and_counts_by_the_definition():
     law = gaussian(1.5)
-    logits = law.rows(500, 60, np.random.default_rng(3))
-    weights = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    powers = np.exp(law.rows(500, 60, np.random.default_rng(3)))
+    weights = powers / powers.sum(axis=1, keepdims=True)
     by_hand = (weights.max(axis=1) > 1 / (60 * 0.1)).mean()
     assert sample(law, 60, 0.1, 500, seed=3).value == by_hand
-
-
-# Limit and rate
 
 
 def two_valued(length, rho, large, share):
@@ -131,7 +113,7 @@ def test_the_limit_of_bounded_logits_depends_on_the_rate():
     boundary = law.moments[0] / exp(1.0)
     assert boundary == pytest.approx(1 - exp(-1))
     assert [sparsity_limit.limit(law, rho) for rho in (0.6, boundary, 0.65)] == [0, None, 1]
-    assert sparsity_limit.limit(cauchy(1.0), 0.01) == 1
+    assert sparsity_limit.limit(logits.cauchy(1.0), 0.01) == 1
 
 
 @pytest.mark.parametrize("law, rho", [(gaussian(2.0), 0.05), (gaussian(1.0), 0.05),
@@ -156,10 +138,11 @@ def test_a_law_that_is_far_from_its_limit_is_not_held_against_it():
 
 
 def test_every_other_limit_is_refuted():
-    for wrong in (lambda law, rho: 1.0, lambda law, rho: 0.0, lambda law, rho: None,
-                  lambda law, rho: 0.5, lambda law, rho: float(law.bound == np.inf),
-                  lambda law, rho: float(law.bound < np.inf)):
-        assert not sparsity_limit.check_limit(wrong).holds
+    for said in (1.0, 0.0, None, 0.5):
+        assert not sparsity_limit.check_limit(lambda law, rho, said=said: said).holds
+    for bounded in (False, True):
+        assert not sparsity_limit.check_limit(
+            lambda law, rho, bounded=bounded: float((law.bound < np.inf) == bounded)).holds
 
 
 def test_no_length_encloses_a_limit_at_the_boundary():
@@ -190,7 +173,7 @@ def test_the_length_is_never_within_one_over_rho_and_may_be_out_of_reach():
 
 @pytest.mark.parametrize("call, words", [
     (lambda: gaussian(0), "tau: got 0"),
-    (lambda: bounds.product(cauchy(1.0), 100, 0.05), "no log-concave density"),
+    (lambda: bounds.product(logits.cauchy(1.0), 100, 0.05), "no log-concave density"),
     (lambda: bounds.bracket(gaussian(1.0), 1, 0.05), "length, rho: got 1 and 0.05"),
     (lambda: bounds.two_term(laplace(1.5), 100, 0.05), "E X^2 is infinite"),
     (lambda: sparsity_limit.rate(uniform(1.0), 0.05), "wanted unbounded logits"),

@@ -168,11 +168,6 @@ NEGLIGIBLE = 0.1  # of a layer: our limit, not the paper's
 SIZES = ((128, 512), (512, 512), (128, 1))
 
 
-def overhead(slots: int, block: int, kernel: int) -> Fraction:
-    """Return the multiplications of the convolution over those of the attention: kernel M / B."""
-    return Fraction(kernel * slots, block)
-
-
 def attention_multiplications(slots: int, block: int, head_dim: int) -> int:
     """Return the multiplications of a head's attention: B queries, M + B entries."""
     return 2 * head_dim * block * (slots + block)

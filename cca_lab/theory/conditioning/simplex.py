@@ -15,12 +15,12 @@ eigenvalues lie in [lambda_min(H) / max n_g, lambda_max(H) / min n_g]. In the va
 sqrt(n_g), D and the factor disappear.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.conditioning.spectrum import ZERO, Array, grouping_matrix, hessian
+from cca_lab.theory.conditioning.spectrum import ZERO, Array, hessian
 
 
 def tangent_hessian(values: Array) -> Array:
@@ -35,14 +35,6 @@ def affinely_independent(values: Array) -> bool:
     differences = (values[1:] - values[0]).astype(float)
     return bool(np.linalg.matrix_rank(differences, tol=ZERO * np.abs(differences).max())
                 == len(differences))
-
-
-def grouped_by_sizes(values: Array, sizes: Sequence[int], *, rescaled: bool = False) -> Array:
-    """Return Hbar for groups of these sizes, by masses x_g, or by x_g / sqrt(n_g) if `rescaled`."""
-    matrix = grouping_matrix(sizes).astype(float)
-    if rescaled:
-        matrix = np.sqrt(np.array(sizes, dtype=float))[:, None] * matrix
-    return hessian(matrix @ values.astype(float))
 
 
 # (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths.

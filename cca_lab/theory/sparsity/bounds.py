@@ -4,7 +4,7 @@ With n = L - 1, T = L rho - 1 and z_k = X_k / y given X_k <= y, conditioning on 
 
     P_sparse = integral of h(y) dF(y)^L,    h(y) = P(z_1 + .. + z_n < T)
 
-The functions in `FORMS` bound or estimate h, and `held` brackets it.
+The first functions bound or estimate h, and `held` brackets it.
 """
 
 from collections.abc import Callable, Iterable
@@ -55,10 +55,6 @@ def central_limit(given: Conditional, others: int, most: float) -> float:
 def best(given: Conditional, others: int, most: float) -> float:
     """Bound h from below by the largest of Markov's, Cantelli's and Chernoff's bound."""
     return max(form(given, others, most) for form in (markov, cantelli, chernoff))
-
-
-FORMS: dict[str, Form] = {"markov": markov, "cantelli": cantelli, "chernoff": chernoff,
-                          "best": best, "central limit": central_limit}
 
 
 def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tuple[float, float]:
