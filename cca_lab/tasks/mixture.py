@@ -33,13 +33,7 @@ class Questions(Protocol):
 
 
 def random_windows(text: Tensor, rows: int, length: int, generator: torch.Generator) -> Tensor:
-    """Return windows of a text at random places, (rows, length) token ids.
-
-    Args:
-        text: (n,) token ids, at least `length` of them.
-        rows, length: number of windows, and tokens per window.
-        generator: random generator of the draws.
-    """
+    """Return windows of `length` tokens of a text, (n,), at random places: (rows, length)."""
     start = torch.randint(len(text) - length + 1, (rows, 1), generator=generator)
     return text[start + torch.arange(length)]
 
@@ -149,6 +143,7 @@ class PackedExamples:
 
     def __init__(self, task: AnyTask, tokenizer: "PreTrainedTokenizerBase", longest: int) -> None:
         check_integers(1, longest=longest)
+        self.name = str(task)  # with its difficulty, which tells the rows of two runs apart
         self.task, self.tokenizer, self.lengths = task, tokenizer, [longest]
         task.examples(tokenizer, 1, length=longest, seed=0)
         for halving in range(1, HALVINGS + 1 if task.filled else 1):
@@ -159,11 +154,6 @@ class PackedExamples:
             self.lengths.append(longest >> halving)
         end = tokenizer.eos_token_id
         self.separator = tokenizer.encode("\n", add_special_tokens=False) if end is None else [end]
-
-    @property
-    def name(self) -> str:
-        """The task with its difficulty, which tells the rows of two runs apart."""
-        return str(self.task)
 
     def interleaved_batch(self, rows: int, length: int,
                           generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -83,6 +83,11 @@ class MultiDocumentQA:
     Args:
         tokenizer: a transformers tokenizer.
 
+    Attributes:
+        name: tells these questions from others in the same tokens.
+        document_length, question_length: tokens of the longest ones; a question is a document up to
+            its first name.
+
     Raises:
         ValueError: if fewer than `FEWEST_NAMES` first names or surnames are one token.
     """
@@ -96,6 +101,8 @@ class MultiDocumentQA:
         common = max(set(lengths), key=lengths.count)
         self.works = torch.tensor([ids for ids in works if len(ids) == common])  # (n, W)
         self.end = torch.tensor(self._encode(".\n"))
+        self.question_length, self.document_length = common + 1, common + 2 + len(self.end)
+        self.name = f"documents of {self.document_length} tokens"
 
     def _single_tokens(self, words: tuple[str, ...], kind: str) -> Tensor:
         encoded = [self._encode(" " + word) for word in words]
@@ -105,21 +112,6 @@ class MultiDocumentQA:
                 f"tokenizer: {len(ids)} of {len(words)} {kind} are one token, wanted "
                 f"{FEWEST_NAMES} or more; use a tokenizer trained by `cca-lab pretrain`")
         return torch.tensor(ids)
-
-    @property
-    def name(self) -> str:
-        """A name that distinguishes these questions from others in the same tokens."""
-        return f"documents of {self.document_length} tokens"
-
-    @property
-    def document_length(self) -> int:
-        """Tokens of one document: the phrase, two names, the full stop and the line end."""
-        return self.works.shape[1] + 2 + len(self.end)
-
-    @property
-    def question_length(self) -> int:
-        """Tokens of the question: a document up to its first name."""
-        return self.works.shape[1] + 1
 
     def documents_in(self, length: int) -> int:
         """Return how many documents fit before one question in a context of `length` tokens."""
@@ -228,8 +220,8 @@ class VariedDocumentQA(MultiDocumentQA):
         Note that a test was run by Vera Moss when the other file is not set.
         In Marta                        <- the question; the answer is " Keller"
 
-    For a mechanism that pools groups of g tokens, the names stand at every place of a group, and a
-    group holds a part of a document, a whole document, or parts of several.
+    For a mechanism that pools groups of g tokens, a group holds a part of a document, a whole one,
+    or parts of several, and the names stand at every place of a group.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -251,21 +243,10 @@ class VariedDocumentQA(MultiDocumentQA):
             raise ValueError(f"shortest, longest: got {shortest} and {longest}, wanted a range "
                              "that holds one of "
                              f"{', '.join(map(str, sorted(by_length)))} tokens")
-
-    @property
-    def name(self) -> str:
-        """A name that distinguishes these questions from others in the same tokens."""
-        return f"documents of {', '.join(map(str, self.frames))} tokens"
-
-    @property
-    def document_length(self) -> int:
-        """Tokens of the longest document."""
-        return max(self.frames)
-
-    @property
-    def question_length(self) -> int:
-        """Tokens of the longest question: the opening words and a first name."""
-        return max(len(opening) for frames in self.frames.values() for opening, _ in frames) + 1
+        self.document_length = max(self.frames)
+        self.question_length = 1 + max(len(opening) for frames in self.frames.values()
+                                       for opening, _ in frames)
+        self.name = f"documents of {', '.join(map(str, self.frames))} tokens"
 
     def documents_in(self, length: int) -> int:
         """Return how many documents fit before a question in `length` tokens, on average."""

@@ -31,7 +31,7 @@ GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga")  # its files,
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
     "sparsity": ("theorem1", "bounds", "limit", "meaning"),
     "noise": ("weight", "models", "output"),
-    "conditioning": ("spectrum", "simplex", "descent"),
+    "conditioning": ("spectrum", "descent"),
     "reachability": ("indices", "floats", "rope", "depth"),
     "causality": ("masks", "dga", "focal", "lococo"),
     "compression": ("convolution", "memory"),

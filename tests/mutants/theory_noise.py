@@ -7,7 +7,7 @@ import torch
 
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
-from cca_lab.theory.noise.sampling import softmax
+from cca_lab.theory.noise.models import softmax
 
 
 def no_cross_term(weights, j):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.theory.conditioning import descent
-from cca_lab.theory.conditioning import simplex as conditioning_simplex
 from cca_lab.theory.conditioning import spectrum as conditioning
 
 SIZES = ((1, 7), (2, 2, 4), (1, 2, 5), (3, 3, 2), (4, 4))
@@ -99,7 +98,7 @@ def test_the_tangent_space_helps_where_the_theorem_is_silent():
     """L = d + 1: H is singular, but not on the simplex, and grouping lowers kappa there."""
     values = np.random.default_rng(0).normal(size=(8, 7))
     assert conditioning.condition_number(conditioning.hessian(values)) == float("inf")
-    before, after = (conditioning.condition_number(conditioning_simplex.tangent_hessian(matrix))
+    before, after = (conditioning.condition_number(conditioning.tangent_hessian(matrix))
                      for matrix in (values, conditioning.grouped(values, 2)))
     assert after <= before < float("inf")
 
@@ -109,7 +108,7 @@ def test_tangent_hessian_is_the_hessian_in_the_first_coordinates():
     values = np.random.default_rng(0).normal(size=(5, 3))
     basis = np.linalg.svd(np.ones((1, 5)))[2][1:]
     error = np.array([1.0, -2.0, 0.5, 0.5, 0.0])
-    inside, tangent = basis @ error, conditioning_simplex.tangent_hessian(values)
+    inside, tangent = basis @ error, conditioning.tangent_hessian(values)
     assert inside @ tangent @ inside == pytest.approx(error @ conditioning.hessian(values) @ error)
 
 
@@ -118,9 +117,9 @@ def test_theorem_3_on_the_simplex():
     generator, covered = np.random.default_rng(1), 0
     edge = [("edge", generator.normal(size=(n, n - 1)), 2) for n in (4, 8, 16)]
     for _, values, m in (*edge, *((n, v, m) for n, v, m in conditioning.cases() if len(v) > m)):
-        before, after = (conditioning.condition_number(conditioning_simplex.tangent_hessian(matrix))
+        before, after = (conditioning.condition_number(conditioning.tangent_hessian(matrix))
                          for matrix in (values, conditioning.grouped(values, m)))
-        assert (before < float("inf")) == conditioning_simplex.affinely_independent(values)
+        assert (before < float("inf")) == conditioning.affinely_independent(values)
         if before < float("inf"):
             covered += 1
             assert after <= before * (1 + conditioning.SLACK)
@@ -130,7 +129,10 @@ def test_theorem_3_on_the_simplex():
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("rescaled", [False, True])
 def test_unequal_groups_cost_a_factor_that_rescaled_variables_do_not_pay(sizes, rescaled):
-    """By masses x_g max n_g / min n_g, which the unit matrix pays; by x_g / sqrt(n_g) nothing."""
+    """By masses x_g max n_g / min n_g, which the unit matrix pays; by x_g / sqrt(n_g) nothing.
+
+    Ostrowski: Hbar = D^(1/2) P^T H P D^(1/2), P orthonormal, D = diag(1 / n_g).
+    """
     factor = 1 if rescaled else Fraction(max(sizes), min(sizes))
     exact = conditioning.grouping_matrix(sizes)
     scales = np.sqrt(np.array(sizes, float)) if rescaled else np.ones(len(sizes))

@@ -8,8 +8,6 @@ import sympy
 
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
-from cca_lab.theory.noise import sampling as noise_sampling
-from cca_lab.theory.noise import series as noise_series
 from cca_lab.theory.noise import weight as noise
 from tests.mutants import theory_noise as wrong
 
@@ -17,26 +15,26 @@ from tests.mutants import theory_noise as wrong
 def test_a_softmax_of_two_by_hand():
     """alpha_1 = 1 / (1 + e^{-2d}) = 1/2 + d/2 - d^3/6, d = (eta_1 - eta_2) / 2, Var d = 1/2."""
     half = (Fraction(1, 2),) * 2
-    series = noise_series.softmax_series(half, 0)
+    series = noise.softmax_series(half, 0)
     assert series[1] == {(1, 0): Fraction(1, 4), (0, 1): Fraction(-1, 4)} and series[2] == {}
-    assert noise_series.variance_terms(half, 0) == (Fraction(1, 8), Fraction(-1, 8))
+    assert noise.variance_terms(half, 0) == (Fraction(1, 8), Fraction(-1, 8))
 
 
 @pytest.mark.parametrize("weights", noise.CASES, ids=str)
 def test_bias_equals_the_series_and_changes_the_weights_without_changing_their_sum(weights):
     biases = [noise.bias(weights, j) for j in range(len(weights))]
-    assert biases == [noise_series.bias_term(weights, j) for j in range(len(weights))]
+    assert biases == [noise.bias_term(weights, j) for j in range(len(weights))]
     assert sum(biases) == 0
     assert biases[int(np.argmax(weights))] <= 0 <= biases[int(np.argmin(weights))]
 
 
 def test_gaussian_moments():
-    assert noise_series.expectation({(4, 2): Fraction(1), (1, 1): Fraction(7)}) == 3
+    assert noise.expectation({(4, 2): Fraction(1), (1, 1): Fraction(7)}) == 3
 
 
 def test_weights_that_are_no_distribution_are_refused():
     with pytest.raises(ValueError, match="sum to 5/6, wanted 1"):
-        noise_series.softmax_series((Fraction(1, 2), Fraction(1, 3)), 0)
+        noise.softmax_series((Fraction(1, 2), Fraction(1, 3)), 0)
 
 
 @pytest.mark.parametrize("shares", [(1,) * 16, (8, 4, 2, 1, 1)], ids=["even", "peaked"])
@@ -44,8 +42,8 @@ def test_where_first_order_is_five_per_cent_off(shares):
     """At sigma_5 chance and the two-term formula agree; first order alone is off by 5 %."""
     weights = [share / sum(shares) for share in shares]
     sigma = noise.first_order_range(weights, 0)
-    samples = noise_sampling.simulate("full", np.log(weights), 1, sigma, 400_000)[:, 0]
-    measured = noise_sampling.measured_variance(samples)
+    samples = noise_models.simulate("full", np.log(weights), 1, sigma, 400_000)[:, 0]
+    measured = noise_models.measured_variance(samples)
     first, second = noise.variance_coefficients(weights, 0)
     # rel: chance, and sigma^6
     assert measured.value == pytest.approx(first * sigma**2 + second * sigma**4, rel=0.015)
@@ -79,8 +77,8 @@ def zero(expression) -> bool:
 @pytest.mark.parametrize("length", [2, 3, 4])
 def test_lemma_2_for_all_weights(length):
     weights = symbols(length)
-    linear = noise_series.softmax_series(weights, 0, order=1)[1]
-    variance = noise_series.expectation(noise_series._multiply(linear, linear))
+    linear = noise.softmax_series(weights, 0, order=1)[1]
+    variance = noise.expectation(noise._multiply(linear, linear))
     assert zero(variance - weights[0] ** 2 * noise.lemma2(weights, 0))
     assert not zero(noise.lemma2(weights, 0) - wrong.no_squares(weights, 0))
 
@@ -88,7 +86,7 @@ def test_lemma_2_for_all_weights(length):
 @pytest.mark.parametrize("length", [2, 3])
 def test_the_second_order_for_all_weights(length):
     weights = symbols(length)
-    exact, closed = noise_series.variance_terms(weights, 0), noise.variance_coefficients(weights, 0)
+    exact, closed = noise.variance_terms(weights, 0), noise.variance_coefficients(weights, 0)
     assert all(zero(x - y) for x, y in zip(exact, closed, strict=True))
 
 
@@ -139,17 +137,17 @@ def test_the_output_identity_for_all_masses_and_values(k):
 def test_each_factor_by_chance(model, m):
     """L = 32, groups with logits of their own: the closed form lies in the 99.9 % interval."""
     logits = np.repeat(np.random.default_rng(3).normal(size=32 // m), m)
-    weights = list(noise_sampling.softmax(logits))
-    measured = noise_sampling.measured_factor(model, logits, m, sigma=0.05, draws=20_000, j=m)
+    weights = list(noise_models.softmax(logits))
+    measured = noise_models.measured_factor(model, logits, m, sigma=0.05, draws=20_000, j=m)
     assert measured.agrees(noise_models.factor(model, weights, m, m)), measured
     assert not measured.agrees(1 / m**2) or model == "shared"
 
 
 def test_the_mean_of_noisy_weights_has_the_variance_of_the_mean_of_noisy_logits():
     logits, m, sigma = np.repeat(np.random.default_rng(3).normal(size=4), 8), 8, 0.05
-    weights = list(noise_sampling.softmax(logits))
-    samples = noise_sampling.simulate("full", logits, m, sigma, 40_000)[:, :m].mean(axis=1)
-    measured = noise_sampling.measured_variance(samples / weights[0])
+    weights = list(noise_models.softmax(logits))
+    samples = noise_models.simulate("full", logits, m, sigma, 40_000)[:, :m].mean(axis=1)
+    measured = noise_models.measured_variance(samples / weights[0])
     per_token = sigma**2 * float(noise.lemma2(weights, 0))
     assert measured.agrees(per_token * float(noise_models.factor("weights", weights, m, 0)))
     assert not measured.agrees(per_token / m**2)
@@ -157,15 +155,15 @@ def test_the_mean_of_noisy_weights_has_the_variance_of_the_mean_of_noisy_logits(
 
 def test_the_simulation_can_tell_models_apart():
     """A mutant that forgets to divide the shared noise by m leaves the interval."""
-    right, broken = (noise_sampling.measured_variance(
+    right, broken = (noise_models.measured_variance(
         draw("shared", np.zeros(32), 4, 0.05, 20_000)[:, 0])
-        for draw in (noise_sampling.simulate, wrong.output_of_one_group))
+        for draw in (noise_models.simulate, wrong.output_of_one_group))
     wanted = 0.05**2 * float(noise_models.shared_variance([Fraction(1, 32)] * 32, 4, 0))
     assert right.agrees(wanted) and not broken.agrees(wanted)
 
 
 def test_one_group_does_not_move_under_shared_noise():
-    samples = noise_sampling.simulate("shared", [0.3, 0.3], 2, 0.5, 100)
+    samples = noise_models.simulate("shared", [0.3, 0.3], 2, 0.5, 100)
     assert np.ptp(samples[:, 0]) < 1e-15
     assert noise_models.shared_variance([Fraction(1, 2)] * 2, 2, 0) == 0
 
@@ -185,7 +183,7 @@ def test_pooled_logit_flat_peaked_and_without_bound():
 def test_softmax_pooling_amplifies_noise_by_chance():
     """One token 2.4 above the other of its group: more noise on the group than on a token."""
     logits = [noise_models.STANDS_OUT, 0.0] * 16
-    measured = noise_sampling.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
+    measured = noise_models.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
     assert measured.value - measured.error > 1
 
 
@@ -193,8 +191,8 @@ def test_output_identity_by_chance():
     """Outputs of noisy softmaxes: the variances differ by the within-group scatter."""
     sigma, draws, m = 0.05, 200_000, 2
     values = np.array([1.0, -1.0, 4.0, 2.0])
-    full, pooled = (noise_sampling.measured_variance(
-        noise_sampling.simulate(model, np.zeros(4), m, sigma, draws) @ values)
+    full, pooled = (noise_models.measured_variance(
+        noise_models.simulate(model, np.zeros(4), m, sigma, draws) @ values)
         for model in ("full", "mean"))
     (scatter,), = noise_output.within_group_scatter([[v] for v in (1, -1, 4, 2)],
                                                     noise_output.QUARTERS, m)
@@ -217,7 +215,7 @@ def test_the_divergence_by_chance(case):
         noise: noise_output.grouped_covariance(values, weights, m, noise)
         for noise in ("mean", "pooled")}
     for model, covariance in covariances.items():
-        outputs = noise_sampling.simulate(model, np.log(shares), m, sigma, 20_000) @ table
+        outputs = noise_models.simulate(model, np.log(shares), m, sigma, 20_000) @ table
         measured = (clean * np.log(clean / outputs)).sum(axis=1).mean()
         wanted = sigma**2 * float(noise_output.divergence(covariance, [Fraction(p) for p in clean]))
         assert measured == pytest.approx(wanted, rel=0.06, abs=1e-9), model

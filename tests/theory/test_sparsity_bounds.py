@@ -16,7 +16,7 @@ LAWS = [gaussian(2.0), laplace(0.8), uniform(4.0)]
 
 @pytest.mark.parametrize("tau, t", [(0.5, 1.0), (2.0, 3.0), (3.0, 9.0), (3.0, -2.0)])
 def test_moments_of_the_gaussian_agree_with_their_closed_form(tau, t):
-    given = Conditional.below(gaussian(tau), t)
+    given = Conditional(gaussian(tau), t)
     mean = exp(tau**2 / 2 - t) * ndtr(t / tau - tau) / ndtr(t / tau)
     second = exp(2 * tau**2 - 2 * t) * ndtr(t / tau - 2 * tau) / ndtr(t / tau)
     assert given.mean == pytest.approx(mean, rel=1e-10)
@@ -35,7 +35,7 @@ def test_nodes_hold_the_probability_and_the_moments(law: LogitLaw):
 
 
 def test_the_transform_and_the_grid_are_those_of_the_law():
-    given = Conditional.below(laplace(0.8), 1.5)
+    given = Conditional(laplace(0.8), 1.5)
     step = 1e-5
     slope = (given.log_mgf(3 + step)[0] - given.log_mgf(3 - step)[0]) / (2 * step)
     assert given.log_mgf(3)[1] == pytest.approx(slope, rel=1e-6)
@@ -47,7 +47,7 @@ def test_the_transform_and_the_grid_are_those_of_the_law():
 def test_a_bracket_of_two_uniform_weights_holds_the_exact_probability():
     # One other weight (n = 1): h is a distribution function, P(z < T) = P(xi < t + ln T | xi <= t).
     law = uniform(2.0)
-    given = Conditional.below(law, 1.5)
+    given = Conditional(law, 1.5)
     low, high = bounds.held(given, 1, 0.5)
     exact = (1.5 + log(0.5)) / 1.5
     assert low <= exact <= high and high - low < 1e-3
@@ -58,7 +58,7 @@ def test_every_form_stays_below_the_bracket_and_h_never_falls(law):
     others, most = 99, 4.0
     held = []
     for t in bounds.maxima(law, 100, 8):
-        given = Conditional.below(law, t)
+        given = Conditional(law, t)
         low, high = bounds.held(given, others, most, 2048)
         held.append((low, high))
         assert low <= high + 1e-12

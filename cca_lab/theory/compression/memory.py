@@ -139,14 +139,14 @@ def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:
 def check_peak(bound: Callable[[int, int], int],
                within: Callable[[tuple[int, int]], bool] | None = None) -> Outcome:
     """Compare a bound (M, B) -> numbers with Steps 3 to 5 of Algorithm 2, to a factor of 4."""
-    worst = (0.0, "")
+    ratios = []
     for slots, block in chosen(SIZES, within):
         _, numbers = segment(np.ones((2, slots)), block, slots)
         most, limit = max(numbers.scores, numbers.weights) + numbers.cache, bound(slots, block)
-        where = (f"M={slots}, B={block}: {numbers.scores} scores, {numbers.weights} weights, "
-                 f"{slots} slots, bound {limit}")
-        worst = max(worst, (most / limit, where))
-    return Outcome(worst[0] <= FACTOR, f"{worst[1]}, {worst[0]:.3g} times", {"ratio": worst[0]})
+        ratios.append((most / limit, f"M={slots}, B={block}: {numbers.scores} scores, "
+                       f"{numbers.weights} weights, {slots} slots, bound {limit}"))
+    ratio, where = max(ratios)
+    return Outcome(ratio <= FACTOR, f"{where}, {ratio:.3g} times", {"ratio": ratio})
 
 
 def check_constant(runs: Callable[[int], Sequence[Numbers]]) -> Outcome:

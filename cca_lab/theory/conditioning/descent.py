@@ -2,13 +2,9 @@
 
 With the best fixed step 2 / (lambda_max + lambda_min), each step multiplies every mode by a factor
 of at most (kappa - 1) / (kappa + 1) in size, and the two extreme modes by exactly that. The gap f -
-f* falls with its square, so from the worst start a gap of tol is reached in
-
-    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps.
-
-Where H is singular (L > d), descent never changes the error along the null space, so kappa is that
-of the nonzero eigenvalues, which 2 V V^T and 2 V^T V share. For Gaussian V with y = L / d it is
-near ((1 + sqrt y) / (1 - sqrt y))^2, grouped the same with y / m: for L > d it falls where m > y^2.
+f* falls with its square. Where H is singular (L > d), descent never changes the error along the
+null space, so kappa is that of the nonzero eigenvalues, which 2 V V^T and 2 V^T V share. For
+Gaussian V with y = L / d it is near ((1 + sqrt y) / (1 - sqrt y))^2, grouped the same with y / m.
 """
 
 import math
@@ -39,7 +35,7 @@ def effective_condition(matrix: Array) -> float:
 
 
 def predicted_steps(kappa: float, tolerance: float = TOLERANCE) -> int:
-    """Return the number of steps from the worst start after which the gap is below tolerance."""
+    """Return ln(tol) / (2 ln((kappa - 1) / (kappa + 1))), the steps from the worst start to tol."""
     rate = (kappa - 1) / (kappa + 1)
     if rate**2 <= tolerance:
         return 1

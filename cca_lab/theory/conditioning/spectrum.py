@@ -7,11 +7,11 @@ the (k, L) matrix with 1/m on the tokens of a group, Vbar = M V. Two matrices ca
     of the proof (Eqs. 32, 35; Lemmas 3, 4)  H = 2 V^T V  (d x d)    Hbar = 2 Vbar^T Vbar  (d x d)
     of Problems 1 and 2, by the weights      H = 2 V V^T  (L x L)    Hbar = 2 Vbar Vbar^T  (k x k)
 
-Theorem 3, kappa(Hbar) <= kappa(H), is stated for the second, and for it is true; its printed proof
-uses the first, for which it is false. Proof for the second: M M^T = I/m, so P = sqrt(m) M^T has
-orthonormal columns and Hbar = P^T H P / m. By Poincare's separation theorem lambda_min(H) / m <=
-lambda(Hbar) <= lambda_max(H) / m, which is Lemmas 3 and 4. Its hypothesis lambda_min(H) > 0 says
-that V has full row rank, so it speaks of L <= d only. Matrices may hold Fractions.
+Theorem 3, kappa(Hbar) <= kappa(H) where lambda_min(H) > 0, is stated for the second, which claim T3
+proves; its printed proof uses the first, for which it is false. On the simplex, where steps sum to
+0, it reaches from L <= d to L <= d + 1. For groups of sizes n_g the factor max n_g / min n_g comes
+in, and goes again in the variables x_g / sqrt(n_g), x_g the mass of a group. Matrices may hold
+Fractions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -102,8 +102,8 @@ def cases() -> Iterator[tuple[str, Array, int]]:
 def check_theorem(subject: Hessian) -> Outcome:
     """Judge Theorem 3 for a Hessian: where lambda_min(H) > 0, kappa(Hbar) <= kappa(H).
 
-    Of the cases that refute it, one is named for each form of the hypothesis: lambda_min(H) > 0
-    alone (Eq. 30), and lambda_min(Hbar) > 0 as well (Eq. 11).
+    One refuting case is named for each form of the hypothesis, with lambda_min(Hbar) > 0 (Eq. 11)
+    or without (Eq. 30).
     """
     shapes, worst = [], 0.0
     wrong: dict[str, str] = {}
@@ -159,13 +159,11 @@ def check_smallest(subject: Hessian) -> Outcome:
     """Judge Lemma 4, lambda_min(Hbar) >= lambda_min(H) / m, wherever lambda_min(H) > 0."""
     applies, least = 0, float("inf")
     for name, values, m in cases():
-        spectrum = eigenvalues(subject(values))
-        spectrum_grouped = eigenvalues(subject(grouped(values, m)))
-        bottom = spectrum[0]
-        lowest, highest = spectrum_grouped[0], spectrum_grouped[-1]
-        bottom_grouped = lowest if lowest > ZERO * highest else Fraction(0)
-        if bottom <= ZERO * spectrum[-1]:
+        bottom, top = eigenvalues(subject(values))[[0, -1]]
+        if bottom <= ZERO * top:
             continue
+        lowest, highest = eigenvalues(subject(grouped(values, m)))[[0, -1]]
+        bottom_grouped = lowest if lowest > ZERO * highest else Fraction(0)
         applies += 1
         if bottom_grouped < bottom / m * (1 - SLACK):
             return Outcome(False, f"{name}: lambda_min(Hbar) = {_number(bottom_grouped)} < "
@@ -264,6 +262,41 @@ def check_nonzero(promises: Callable[[Array, int], bool]) -> Outcome:
                    {"cases": kept})
 
 
+def tangent_hessian(values: Array) -> Array:
+    """Return H on the tangent space of the simplex, orthonormal basis: (L, d) -> (L - 1, L - 1)."""
+    length = len(values)
+    basis = np.linalg.svd(np.ones((1, length)))[2][1:]  # (L - 1, L), each row summing to 0
+    return basis @ hessian(values.astype(float)) @ basis.T
+
+
+def affinely_independent(values: Array) -> bool:
+    """Whether V_2 - V_1 .. V_L - V_1 are linearly independent, which needs L <= d + 1."""
+    differences = (values[1:] - values[0]).astype(float)
+    return bool(np.linalg.matrix_rank(differences, tol=ZERO * np.abs(differences).max())
+                == len(differences))
+
+
+# (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths.
+RUNS = ((1024, 768), (2048, 768))
+SMALL = ((3, 3), (4, 3), (5, 3), (8, 7), (9, 7))
+
+
+def check_runs(covers: Callable[[int, int], bool]) -> Outcome:
+    """Judge whether Theorem 3 speaks of L values of width d, on the simplex."""
+    for length, width in RUNS:
+        if covers(length, width) and length - 1 > width:
+            return Outcome(False, f"L = {length}, d = {width}: 2 V V^T is {length} x {length} of "
+                           f"rank {width} at most, so lambda_min(H) = 0 for every V, on the "
+                           "simplex as well", {"length": length, "width": width})
+    generator = np.random.default_rng(0)
+    for length, width in SMALL:
+        if covers(length, width) != affinely_independent(generator.normal(size=(length, width))):
+            return Outcome(False, f"L = {length}, d = {width}, Gaussian V: the theorem "
+                           f"{'does not speak' if covers(length, width) else 'speaks'} of it")
+    return Outcome(True, f"right for the {len(RUNS)} runs and for Gaussian V of {len(SMALL)} "
+                   "shapes")
+
+
 SUBJECTS = {
     "T3.proof": Subjects(check_theorem, hessian_printed, corrected=hessian),
     "T3.lemma4": Subjects(check_smallest, hessian_printed, corrected=hessian),
@@ -273,4 +306,6 @@ SUBJECTS = {
     "T3": Subjects(check_theorem, hessian),
     "T3.hessian": Subjects(check_second_difference, hessian_printed, corrected=hessian),
     "T3.lemma3": Subjects(check_largest, lambda m: Fraction(1, m)),
+    "T3.align": Subjects(check_runs, lambda length, width: True,
+                         corrected=lambda length, width: length <= width + 1),
 }

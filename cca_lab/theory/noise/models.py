@@ -19,15 +19,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cca_lab.theory.claim import Outcome, Subjects, chosen
-from cca_lab.theory.noise import series as noise_series
-from cca_lab.theory.noise.sampling import Array, softmax
-from cca_lab.theory.noise.weight import Weights, lemma2
+from cca_lab.theory.noise.weight import Weights, lemma2, softmax_series
 
+Array = npt.NDArray[Any]
+Z_999 = 3.29  # half-width of a two-sided 99.9 % interval, in standard errors
 STANDS_OUT = 2.4  # by how much the logit of one token exceeds the others of its group
 ROUNDING = 1e-6   # of the numerical derivative, relative to 1 + F
 
@@ -152,7 +153,7 @@ def _derivative(weights: Weights, j: int, moves: Sequence[Fraction]) -> Any:
 
 @cache
 def _gradient(weights: tuple[Any, ...], j: int) -> tuple[Any, ...]:
-    linear = noise_series.softmax_series(weights, j, order=1)[1]
+    linear = softmax_series(weights, j, order=1)[1]
     tokens = range(len(weights))
     return tuple(linear.get(tuple(int(n == i) for n in tokens), Fraction(0)) for i in tokens)
 
@@ -203,6 +204,67 @@ def check_shared(subject: Callable[[Weights, int, int], Any],
                 return Outcome(False, f"L = {len(weights)}, m = {m}: got {got} sigma^2, exact "
                                f"{wanted} sigma^2", {"got": float(got), "exact": float(wanted)})
     return Outcome(True, f"of the order sigma^2 / m^2, in rationals for {len(cases)} groupings")
+
+
+class Measured(NamedTuple):
+    """A Monte Carlo value with the half-width of its 99.9 % interval."""
+
+    value: float
+    error: float
+
+    def agrees(self, wanted: float) -> bool:
+        """Whether the interval contains `wanted`."""
+        return abs(self.value - wanted) <= self.error
+
+
+def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: int,
+             seed: int = 0) -> Array:
+    """Draw the noisy weight of each token, (draws, L): "full", one of MODELS, or "softmax".
+
+    The pooled logit of a group is the mean of its m tokens'; for "softmax", that of Eq. 14. The
+    noise on a logit has the standard deviation sigma.
+    """
+    generator = np.random.default_rng(seed)
+    clean = np.asarray(logits, dtype=float)
+    groups = (draws, len(clean) // m)
+    if model in ("full", "shared"):
+        noise = generator.normal(size=(draws, len(clean)) if model == "full" else groups)
+        noise = noise if model == "full" else np.repeat(noise / m, m, axis=1)
+        return softmax(clean + sigma * noise)
+    if model == "pooled":
+        group_logits = clean.reshape(-1, m).mean(1) + sigma * generator.normal(size=groups)
+    else:
+        tokens = (clean + sigma * generator.normal(size=(draws, len(clean)))).reshape(*groups, m)
+        pool = softmax(tokens) if model == "softmax" else np.full(m, 1 / m)
+        group_logits = (pool * tokens).sum(-1)  # (draws, k)
+    return np.repeat(softmax(group_logits) / m, m, axis=1)
+
+
+def softmax(logits: Array) -> Array:
+    """Return the softmax along the last axis."""
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def measured_variance(samples: Array) -> Measured:
+    """Return the sample variance with its 99.9 % interval, from the fourth moment."""
+    centred = samples - samples.mean()
+    variance = float((centred**2).mean())
+    spread = float((centred**4).mean()) - variance**2
+    return Measured(variance, Z_999 * math.sqrt(max(spread, 0.0) / len(samples)))
+
+
+def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float = 0.1,
+                    draws: int = 20_000, j: int = 0, seed: int = 0) -> Measured:
+    """Return Var(grouped) / Var(full) of token j, relative to squared means, with its interval."""
+    relative = []
+    for offset, name in enumerate((model, "full")):
+        samples = simulate(name, logits, m, sigma, draws, seed + offset)[:, j]
+        relative.append(measured_variance(samples / samples.mean()))
+    grouped, full = relative
+    ratio = grouped.value / full.value
+    return Measured(ratio,
+                    ratio * math.hypot(grouped.error / grouped.value, full.error / full.value))
 
 
 SUBJECTS = {

@@ -2,14 +2,10 @@
 
 Full attention with independent noise on the logits of tokens; grouped attention with the same
 noise, each group's logit the mean of its tokens'; weights constant in groups of m, A_g the mass of
-group g. To first order in sigma,
+group g. To first order in sigma (proof: claim T2.output),
 
     Cov_full(o) = Cov_grouped(o)
                   + sigma^2 sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j - Vbar_g)^T
-
-Proof: d o = sum_j alpha_j eta_j (V_j - o). Split V_j - o = (V_j - Vbar_g) + (Vbar_g - o). The
-second part, summed over a group with alpha_j = A_g / m, is the grouped noise; the cross terms sum_j
-(V_j - Vbar_g) vanish.
 
 Noise of the same size on a group's own logit instead of the mean of m noises makes Cov_grouped(o) m
 times as large.
@@ -28,15 +24,10 @@ from cca_lab.theory.noise.weight import Weights
 
 @dataclass(frozen=True)
 class GroupProblem:
-    """A reading of Problem 2 with one number x_g per group.
+    """A reading of Problem 2 with one number x_g per group of n tokens; both take (x_g, n)."""
 
-    Attributes:
-        coefficient: (x_g, |G_g|) -> the factor of every V_j of the group in the objective.
-        mass: (x_g, |G_g|) -> the group's term in the sum that the constraint sets to 1.
-    """
-
-    coefficient: Callable[[Any, int], Any]
-    mass: Callable[[Any, int], Any]
+    coefficient: Callable[[Any, int], Any]  # the factor of every V_j of the group in the objective
+    mass: Callable[[Any, int], Any]  # the group's term in the sum that the constraint sets to 1
 
 
 PRINTED = GroupProblem(lambda x, size: x / size, lambda x, size: x * size)  # Eq. 10

@@ -93,13 +93,12 @@ def no_cores_before(i: int, g: int, s: int) -> bool:
 
 def check_short(excluded: Callable[[int, int, int], bool]) -> Outcome:
     """Judge whether cores are excluded exactly where j = 0: all g <= 7, s <= 12, i <= 40."""
-    for g, s in SIZES:
-        for i in ROWS:
-            if excluded(i, g, s) != (core_count(i, g, s) == 0):
-                return Outcome(False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to "
-                               f"be {'none' if excluded(i, g, s) else 'some'}")
-    cases = len(SIZES) * len(ROWS)
-    return Outcome(True, f"j = 0 exactly in these rows in all {cases} cases ({RANGE})")
+    for (g, s), i in product(SIZES, ROWS):
+        if excluded(i, g, s) != (core_count(i, g, s) == 0):
+            return Outcome(False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to be "
+                           f"{'none' if excluded(i, g, s) else 'some'}")
+    return Outcome(True, f"j = 0 exactly in these rows in all {len(SIZES) * len(ROWS)} cases "
+                   f"({RANGE})")
 
 
 def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
@@ -170,16 +169,6 @@ def check_reachable(cover: Cover) -> Outcome:
                    f"2^{exponent}, rows sum to exactly 1", {"smallest_weight_log2": exponent})
 
 
-def scaled_outside(scores: list[int], root: int) -> list[Fraction]:
-    """Algorithm 1, line 12, as printed: softmax(q K^T) / sqrt(d), with root = sqrt(d)."""
-    return [weight / root for weight in softmax(scores)]
-
-
-def scaled_inside(scores: list[int], root: int) -> list[Fraction]:
-    """Eq. 5: softmax(q K^T / sqrt(d)); the scores are multiples of root."""
-    return softmax([score // root for score in scores])
-
-
 def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Outcome:
     """Judge whether rows sum to 1 and are the softmax of scores over sqrt(d): d = 1, 4, 16, 64."""
     for root in (2, 4, 8, 1):
@@ -204,5 +193,7 @@ SUBJECTS = {
                          machine=partial(papers.no_cores, no_cores_before)),
     "P1.eq6": Subjects(check_terms, printed_terms, corrected=exact_terms,
                        machine=partial(papers.read_once, split_cover)),
-    "P1.line12": Subjects(check_scaling, scaled_outside, corrected=scaled_inside),
+    # softmax(q K^T) / sqrt(d) as printed, and Eq. 5; root is sqrt(d), and divides the scores
+    "P1.line12": Subjects(check_scaling, lambda scores, root: [w / root for w in softmax(scores)],
+                          corrected=lambda scores, root: softmax([x // root for x in scores])),
 }

@@ -6,6 +6,8 @@ another core key.
 """
 
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -39,16 +41,6 @@ def predicted_difference(base: float, group: int, equal_keys: bool) -> float:
     return (mean_turn - 1).abs().square().mean().sqrt().item()
 
 
-def pooled_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys without position, then rotate the core key to its group's middle (B.2)."""
-    return _pooled(keys, base, to_middle=True)
-
-
-def rotated_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys as they enter attention, already rotated; (B, 1, g, D) -> (B, 1, 1, D)."""
-    return _pooled(keys, base, to_middle=False)
-
-
 def _pooled(keys: Tensor, base: float, *, to_middle: bool) -> Tensor:
     angle = angles(base, torch.arange(keys.shape[2]))
     rotated = _turned(keys, angle)
@@ -56,6 +48,12 @@ def _pooled(keys: Tensor, base: float, *, to_middle: bool) -> Tensor:
     cores, _ = pool_groups(rotated, rotated, rotated, keys.shape[2], weights="mean",
                            rotation=tables if to_middle else None)
     return cores
+
+
+# keys without position, (B, 1, g, D) -> core keys, (B, 1, 1, D): pooled and then rotated to their
+# group's middle (B.2), and pooled as they enter attention, already rotated
+pooled_first: Kernel = partial(_pooled, to_middle=True)
+rotated_first: Kernel = partial(_pooled, to_middle=False)
 
 
 def _turned(keys: Tensor, angle: Tensor) -> Tensor:
@@ -90,18 +88,16 @@ def check_difference(subject: tuple[Kernel, Difference]) -> Outcome:
     """Judge how far core keys are said to be from the middle's, to twice the interval."""
     kernel, difference = subject
     numbers, widest = {}, 0.0
-    for base in BASES:
-        for group in GROUPS:
-            for equal_keys in (False, True):
-                measured, error = measured_difference(kernel, base, group, equal_keys)
-                predicted = difference(base, group, equal_keys)
-                kind = "equal" if equal_keys else "independent"
-                numbers[f"base {base:g}, g {group}, {kind}"] = round(measured, 4)
-                widest = max(widest, error)
-                if abs(predicted - measured) > 2 * error + 1e-9:
-                    return Outcome(False, f"base {base:g}, g={group}, {kind} keys: the core keys "
-                                   f"differ by {measured:.2f} +- {error:.3f} of their length, "
-                                   f"claimed {predicted:.2f}", numbers, error)
+    for base, group, equal_keys in product(BASES, GROUPS, (False, True)):
+        measured, error = measured_difference(kernel, base, group, equal_keys)
+        predicted = difference(base, group, equal_keys)
+        kind = "equal" if equal_keys else "independent"
+        numbers[f"base {base:g}, g {group}, {kind}"] = round(measured, 4)
+        widest = max(widest, error)
+        if abs(predicted - measured) > 2 * error + 1e-9:
+            return Outcome(False, f"base {base:g}, g={group}, {kind} keys: the core keys differ by "
+                           f"{measured:.2f} +- {error:.3f} of their length, claimed "
+                           f"{predicted:.2f}", numbers, error)
     return Outcome(True, "g=16, base 5e5: the core keys differ by "
                    f"{numbers['base 500000, g 16, independent']:.2f} (independent keys) and "
                    f"{numbers['base 500000, g 16, equal']:.2f} (equal keys) of their length",

@@ -96,7 +96,7 @@ def _along(law: LogitLaw, length: int, rho: float, levels: Iterable[float],
         raise ValueError(
             f"law: {law.name} has no log-concave density, so h may fall; draw samples instead")
     most = length * rho - 1
-    return [form(Conditional.below(law, law.quantile_of_max(level, length)), length - 1, most)
+    return [form(Conditional(law, law.quantile_of_max(level, length)), length - 1, most)
             for level in levels] if most > 0 else []
 
 

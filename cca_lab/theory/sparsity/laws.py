@@ -16,15 +16,10 @@ Outcome = tuple[Fraction, ...]
 
 @dataclass(frozen=True)
 class FiniteLaw:
-    """A joint law of X_1 .. X_L, the exponentials of the logits, with finitely many outcomes.
-
-    Attributes:
-        name: shown in the evidence.
-        outcomes: (probability, (X_1, .., X_L)), all positive; the probabilities sum to 1.
-    """
+    """A joint law of X_1 .. X_L, the exponentials of the logits, with finitely many outcomes."""
 
     name: str
-    outcomes: tuple[tuple[Fraction, Outcome], ...]
+    outcomes: tuple[tuple[Fraction, Outcome], ...]  # (probability, (X_1, .., X_L)), all positive
 
     def __post_init__(self) -> None:
         total = sum(probability for probability, _ in self.outcomes)

@@ -41,7 +41,7 @@ def ends_at(law: LogitLaw, length: float, rho: float) -> tuple[float, float]:
         if spread < inf and slack > 0:
             low = max(low, 1 - level - spread / (spread + slack**2))
         if law.log_concave and length * rho > 1:
-            share = (length - 1) / (length * rho - 1) * Conditional.below(law, t).mean
+            share = (length - 1) / (length * rho - 1) * Conditional(law, t).mean
             low = max(low, (1 - level) * (1 - share))
     if law.bound < inf and (slack := mean - rho * exp(law.bound)) > 0:
         high = spread / (spread + slack**2)

@@ -5,38 +5,29 @@ over z are sums over quadrature nodes.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import exp
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-PANELS, NODES = 48, 16
+PANELS = 48
+RULE = np.polynomial.legendre.leggauss(16)  # nodes and weights in a panel
 CHUNK = 4_000_000  # number of logits drawn at once
 FAR = 1e-18  # probability of the lower tail that a quadrature leaves out
 
 
 @dataclass(frozen=True)
 class LogitLaw:
-    """The law of one logit xi; the L logits of a row are independent.
-
-    Attributes:
-        name: shown in evidence and legends.
-        distribution: of xi, a frozen continuous distribution of scipy.stats.
-        log_concave: whether the density is log-concave; then h of `sparsity.bounds` is
-            nondecreasing.
-        kinks: points at which the density is not smooth, and at which the quadrature is split.
-        moments: (E X, E X^2) of X = e^xi, possibly infinite.
-        bound: the essential supremum of xi, infinite for unbounded logits.
-    """
+    """The law of one logit xi, with a name for legends; the L logits of a row are independent."""
 
     name: str
-    distribution: Any
-    log_concave: bool = True
-    kinks: tuple[float, ...] = ()
-    moments: tuple[float, float] = (np.inf, np.inf)
-    bound: float = np.inf
+    distribution: Any  # of xi, a frozen continuous distribution of scipy.stats
+    log_concave: bool = True  # the density; then h of `sparsity.bounds` is nondecreasing
+    kinks: tuple[float, ...] = ()  # where the density is not smooth, and the quadrature is split
+    moments: tuple[float, float] = (np.inf, np.inf)  # (E X, E X^2) of X = e^xi
+    bound: float = np.inf  # the essential supremum of xi
 
     def quantile_of_max(self, level: float, length: float) -> float:
         """Return the t with P(max of `length` logits <= t) = level."""
@@ -75,9 +66,6 @@ def cauchy(scale: float) -> LogitLaw:
     return LogitLaw(f"Cauchy, scale={scale:g}", stats.cauchy(scale=scale), log_concave=False)
 
 
-_rule = lru_cache(maxsize=1)(partial(np.polynomial.legendre.leggauss, NODES))
-
-
 def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
     """Return quadrature nodes z = e^{xi - t}, (n,), and their probability for xi <= t, (n,).
 
@@ -88,47 +76,25 @@ def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
     edges = np.linspace(low, high, PANELS + 1)
     edges = np.unique([*edges, *(kink for kink in law.kinks if low < kink < high)])
     half = np.diff(edges)[:, None] / 2
-    places, rule = _rule()
-    xi = (edges[:-1, None] + half + half * places).ravel()
-    return np.exp(xi - t), (half * rule).ravel() * law.distribution.pdf(xi)
+    xi = (edges[:-1, None] + half + half * RULE[0]).ravel()
+    return np.exp(xi - t), (half * RULE[1]).ravel() * law.distribution.pdf(xi)
 
 
-@dataclass(frozen=True)
 class Conditional:
-    """A weight z = e^{xi - t} given xi <= t: moments, transform, and rounding to a grid.
+    """A weight z = e^{xi - t} given xi <= t: nodes (n,) of z, and their probabilities (n,)."""
 
-    Attributes:
-        law: of xi.
-        t: the largest logit.
-        places, chances: (n,) nodes of z, and their probabilities given xi <= t.
-    """
-
-    law: LogitLaw
-    t: float
-    places: np.ndarray
-    chances: np.ndarray
-
-    @classmethod
-    def below(cls, law: LogitLaw, t: float) -> "Conditional":
-        """Return the conditional law given xi <= t."""
-        places, weights = nodes(law, t)
-        return cls(law, t, places, weights / weights.sum())
-
-    @property
-    def mean(self) -> float:
-        """Return m = E[z | xi <= t]."""
-        return float(self.chances @ self.places)
-
-    @property
-    def variance(self) -> float:
-        """Return v = Var(z | xi <= t)."""
-        return float(self.chances @ (self.places - self.mean) ** 2)
+    def __init__(self, law: LogitLaw, t: float) -> None:
+        self.law, self.t = law, t
+        self.z, weights = nodes(law, t)
+        self.chances = weights / weights.sum()
+        self.mean = float(self.chances @ self.z)
+        self.variance = float(self.chances @ (self.z - self.mean) ** 2)
 
     def log_mgf(self, u: float) -> tuple[float, float]:
         """Return ln E[e^{uz} | xi <= t] and its derivative in u, scaled by e^u against overflow."""
-        tilted = self.chances * np.exp(u * (self.places - 1))
+        tilted = self.chances * np.exp(u * (self.z - 1))
         total = tilted.sum()
-        return float(u + np.log(total)), float(tilted @ self.places / total)
+        return float(u + np.log(total)), float(tilted @ self.z / total)
 
     def grid(self, cells: int) -> np.ndarray:
         """Return P((i-1)/cells < z <= i/cells | xi <= t) from the distribution function."""
@@ -137,19 +103,11 @@ class Conditional:
         return np.diff(reached, prepend=0.0)
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """A Monte Carlo estimate of a probability.
-
-    Attributes:
-        value: the share of rows.
-        error: half-width of its interval at `sigmas` standard errors, with two failures and two
-            successes added.
-        draws: number of random rows.
-    """
+class Sampled(NamedTuple):
+    """A Monte Carlo estimate of a probability: the share of random rows, and its interval."""
 
     value: float
-    error: float
+    error: float  # `sigmas` standard errors, with two failures and two successes added
     draws: int
 
 
