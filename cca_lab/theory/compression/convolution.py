@@ -44,7 +44,8 @@ def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> 
     for seed, slots in product(range(15), range(1, 5)):
         numbers = random.Random(100 * slots + seed)
         kept: list[tuple[int, Fraction]] = []  # entries of eviction: (token, score)
-        keys, scores = list[Fraction](), list[Fraction]()  # entries of Eq. 4
+        keys: list[Fraction] = []  # entries of Eq. 4
+        scores: list[Fraction] = []
         for token in range(20):
             attention = softmax([numbers.randint(-3, 3) for _ in range(len(kept) + 1)])
             kept = [(t, score + a)
