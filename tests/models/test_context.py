@@ -17,8 +17,7 @@ from cca_lab.models import local_inputs, restore_attention, swap_attention
 from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.training import read_log
-from tests.studies import small
-from tests.studies.test_finetune import (
+from tests.models.test_finetune import (
     TOLERANCE,
     far_apart,
     gap,
@@ -27,6 +26,7 @@ from tests.studies.test_finetune import (
     swapped,
     weights,
 )
+from tests.studies import small
 
 TINY = dict(vocab_size=97, max_position_embeddings=128)
 CONFIGS = [GPT2Config(n_embd=24, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
