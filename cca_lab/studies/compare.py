@@ -27,10 +27,8 @@ ROUNDS = 3
 class Compare(Continued, ModelStudy):
     """Measure every mechanism that runs at inference, untrained, at an equal budget.
 
-    Mechanisms with a cache keep at most `entries` keys and values per KV head after the prompt,
-    which is `length` tokens minus the 16 that are decoded and timed. Those without a cache
-    (MInference's) keep all and use their defaults; LongLoRA uses full attention at inference and
-    has no row. A mechanism's own weights keep their random initialisation (seed 0).
+    Those with a cache keep at most `entries` keys and values per KV head after the prompt, `length`
+    minus the 16 tokens that are decoded and timed; the others keep all and use their defaults.
     """
 
     entries: int = option(96, "Entries (a key and a value each) to keep per KV head.", least=LEAST,
@@ -102,10 +100,7 @@ class Compare(Continued, ModelStudy):
 
 
 def times(model: PreTrainedModel, name: str, ids: torch.Tensor) -> dict:
-    """Return the cache's bytes after the prompt, and median seconds of prefill and token.
-
-    A mechanism without a cache recomputes every token, so only its prefill is timed.
-    """
+    """Return the cache's bytes after the prompt, and median seconds of prefill and of a token."""
     cached = name in CACHES or name == "full"
     prompt, rest = ids[:-DECODED], ids[-DECODED:]
     written = [write(model, new_cache(model, name) if cached else None, prompt, rest)

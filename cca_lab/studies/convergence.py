@@ -1,12 +1,10 @@
 """Figures 3a and 4 of DGA at a small scale: does grouped attention learn faster?
 
-For each of several seeds, every condition starts from the same weights, reads the same batches and
-takes as many steps; only the attention differs. The losses on held-out text are compared, condition
-minus full attention, by seed.
-
-Differs from the paper: models of about 0.2 million parameters on the standard library of Python, a
-fixed budget of steps, several seeds instead of one, and DGA in its causal form, choose="blocks":
-with focal tokens chosen from the whole prompt, a row's loss would depend on tokens after it.
+With each seed, every condition starts from the same weights and reads the same batches; held-out
+losses are compared, condition minus full attention, by seed. Differs from the paper: models of
+about 0.2 million parameters on the standard library of Python, a fixed budget of steps, several
+seeds, and DGA in its causal form, choose="blocks": with focal tokens chosen from the whole prompt,
+a row's loss would depend on tokens after it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,26 +39,15 @@ CONDITIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Budget:
-    """The training budget and the model of every condition.
+    """The training and the model of every condition."""
 
-    Attributes:
-        steps: optimizer steps (AdamW with betas 0.9 and 0.95, as Appendix C.5).
-        rows: sequences per step.
-        length: tokens per sequence, and the model's context.
-        rate: learning rate after warm-up.
-        warmup: steps of warm-up.
-        every: steps between two measurements.
-        windows: held-out windows per measurement.
-        family, layers, width, heads: sizes of the model.
-    """
-
-    steps: int = 100
-    rows: int = 8
-    length: int = 256
-    rate: float = 4e-3
-    warmup: int = 10
-    every: int = 20
-    windows: int = 16
+    steps: int = 100  # of AdamW with betas 0.9 and 0.95, as Appendix C.5
+    rows: int = 8  # sequences per step
+    length: int = 256  # tokens per sequence, and the model's context
+    rate: float = 4e-3  # learning rate after warm-up
+    warmup: int = 10  # steps
+    every: int = 20  # steps between two measurements
+    windows: int = 16  # held-out windows per measurement
     family: str = "gpt2"
     layers: int = 2
     width: int = 64
@@ -69,16 +56,7 @@ class Budget:
 
 def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, held_out: Tensor,
           tokenizer: PreTrainedTokenizerBase) -> list[float]:
-    """Train one model; return its held-out losses in nats, before and every `budget.every` steps.
-
-    Args:
-        name, options: the mechanism and its options.
-        seed: seed of the weights and of the batches.
-        budget: steps and sizes.
-        train: (n,) token ids to train on.
-        held_out: (n,) token ids to evaluate on.
-        tokenizer: the tokenizer of these ids.
-    """
+    """Train one model; return held-out losses in nats, at first and every `budget.every` steps."""
     torch.manual_seed(seed)
     model = new_model(budget.family, vocabulary=len(tokenizer), context=budget.length,
                       width=budget.width, layers=budget.layers, heads=budget.heads,
@@ -104,13 +82,7 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
 def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: Budget,
             train: Tensor, held_out: Tensor, tokenizer: PreTrainedTokenizerBase,
             report: Callable[[int, str], None] = lambda done, text: None) -> dict[str, np.ndarray]:
-    """Train every condition with every seed; return losses, (seeds, measurements) each.
-
-    Args:
-        arms: the conditions: (mechanism, options) by name.
-        report: called with the number of runs done, and the name of the next one.
-        The others are those of `learn`.
-    """
+    """Train every condition with every seed; return losses, (seeds, measurements) each."""
     losses: dict[str, list[list[float]]] = {condition: [] for condition in arms}
     done = 0
     for seed in seeds:
@@ -138,11 +110,7 @@ class Difference:
 
 
 def paired(arm: np.ndarray, reference: np.ndarray) -> Difference:
-    """Compare two conditions at one measurement, paired by seed: (seeds,) losses each.
-
-    Raises:
-        ValueError: for fewer than two seeds, which have no spread.
-    """
+    """Compare two conditions, losses (seeds,) each, paired by seed; ValueError below two seeds."""
     differences = np.asarray(arm) - np.asarray(reference)
     if len(differences) < 2:
         raise ValueError(
@@ -167,11 +135,7 @@ def steps_to(losses: Sequence[float], level: float, every: int) -> float | None:
 class Convergence(Study):
     """Train small models with full attention, CCA and DGA from the same seeds, and compare.
 
-    The file holds the losses by condition and seed, and each condition minus full attention at
-    every measurement.
-
-    Attributes:
-        budget: all other sizes.
+    The file holds the losses by condition and seed, and each condition minus full attention.
     """
 
     seeds: int = option(4, "Training runs per attention, with seeds 0, 1, ...", least=2,

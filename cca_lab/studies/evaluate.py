@@ -42,23 +42,13 @@ LENGTH = "the model's context, at most 1024"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Held-out text and questions for one tokenizer, the same for every attention.
+    """Held-out text and questions for one tokenizer, the same for every attention."""
 
-    Attributes:
-        stream: (n,) token ids of the held-out text.
-        tasks: the questions, over documents of one length and of varied lengths; empty if the
-            tokenizer does not have the names. A context holds at most one document per first name;
-            the measurement records the number as "documents".
-        length: tokens per window and per context.
-        windows: number of windows of text.
-        questions: questions per position.
-    """
-
-    stream: torch.Tensor
-    tasks: tuple[MultiDocumentQA, ...]
-    length: int
+    stream: torch.Tensor  # (n,) token ids of the held-out text
+    tasks: tuple[MultiDocumentQA, ...]  # over documents of one length, then of varied ones
+    length: int  # tokens per window and per context
     windows: int = 64
-    questions: int = 64
+    questions: int = 64  # per position
 
     def losses(self, model: PreTrainedModel) -> np.ndarray:
         """Return the mean loss of each window of text, (windows,) in nats."""
@@ -83,11 +73,7 @@ class Evaluation:
 
 def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length: int | None = None,
                     windows: int = 64, questions: int = 64) -> Evaluation:
-    """Prepare an evaluation on the held-out side of a corpus.
-
-    Raises:
-        ValueError: if a number is out of range; the length is at most the model's context.
-    """
+    """Prepare an evaluation on the held-out side of a corpus."""
     context = context_of(model)
     length = min(1024, context) if length is None else length
     if not 2 <= length <= context:
@@ -100,10 +86,7 @@ def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length
 
 
 def question_tasks(tokenizer) -> tuple[MultiDocumentQA, ...]:
-    """Return the questions in a tokenizer's tokens: documents of one length, then of varied ones.
-
-    If the tokenizer does not have the names, the tuple is empty and a line on stderr says so.
-    """
+    """Return the questions in a tokenizer's tokens; none, and a line on stderr, if it lacks names."""
     try:
         return MultiDocumentQA(tokenizer), VariedDocumentQA(tokenizer)
     except ValueError as error:
@@ -135,18 +118,7 @@ def _share(estimate: Estimate) -> str:
 
 def tasks_for(sources: Sequence[str], difficulty: Sequence[str], questions: int,
               out: Path | None = None) -> tuple[AnyTask, ...]:
-    """Return the tasks that an evaluation names.
-
-    Args:
-        sources: names of tasks, or files of questions.
-        difficulty: as in `chosen_task`, for all of them.
-        questions: examples at each place.
-        out: the file that will be written; it may be none of the sources.
-
-    Raises:
-        ValueError: for a task or difficulty that is refused, no questions, or an output that is an
-            input.
-    """
+    """Return the tasks that names or files say; ValueError if `out` is one of the files."""
     for source in sources:
         if out is not None and out.resolve() == Path(source).resolve():
             raise ValueError(f"out: {out} is the file of questions itself; choose another name")
@@ -176,18 +148,7 @@ def note_too_long(task: AnyTask, tokenizer: PreTrainedTokenizerBase, length: int
 
 def measure_tasks(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
                   tasks: Sequence[AnyTask], *, length: int, questions: int) -> dict[str, Answers]:
-    """Score a model on tasks, with a progress bar.
-
-    Args:
-        model: with its present attention.
-        tokenizer: the model's own.
-        tasks: what is asked.
-        length: tokens of a prompt and of the room for its answer, at most.
-        questions: examples at each place; a task without places has as many altogether.
-
-    Returns:
-        The answers by task.
-    """
+    """Score a model on tasks, with a progress bar; the prompts have at most `length` tokens."""
     asked = {str(task): task_examples(model, tokenizer, task, length=length, each=questions)
              for task in tasks}
     found = {}

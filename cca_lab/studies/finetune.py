@@ -30,19 +30,7 @@ SHIFTED = 8  # a task's examples leave an eighth of a row to the text before the
 
 def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Corpus,
                 tasks: Sequence[AnyTask] = ()) -> Mixture:
-    """Return the training data of a run; text alone if the tokenizer lacks the names.
-
-    Args:
-        reading: lengths, rows and shares.
-        model: its context limits the length.
-        tokenizer: the model's own.
-        corpus: the text.
-        tasks: asked in place of the built-in questions, with equal shares of the question rows.
-
-    Raises:
-        ValueError: for a length over the model's context or over that of the text, or too short for
-            a task.
-    """
+    """Return the training data of a run, `tasks` in place of the built-in questions if given."""
     context = context_of(model)
     length = min(context, 1024) if reading.length is None else reading.length
     check_sizes(rows=(reading.rows, 1, MOST_TOKENS // max(1, length)))
@@ -59,10 +47,7 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune:
-    """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run.
-
-    Dropout on attention weights is disabled, as pooled attention does not support it.
-    """
+    """Swap a model's attention and finetune it, without its dropout; Ctrl-C saves the run."""
 
     model: str = option_of(ModelStudy, "model")
     out: Path = option(REQUIRED, "Folder for the run: its log, state and model.", output="folder")
@@ -81,12 +66,7 @@ class Finetune:
     option: tuple[str, ...] = option_of(SwappedStudy, "option")
 
     def run(self) -> list[dict]:
-        """Load a model, swap its attention, train and save it; return its steps' records.
-
-        Raises:
-            ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False, or
-                for a setting that is refused.
-        """
+        """Load a model, swap its attention, train and save it; return its steps' records."""
         check(self)
         quiet()
         logging.getLogger("accelerate").setLevel(

@@ -32,9 +32,8 @@ HOW = {
 class Heads(ModelStudy):
     """Measure every head on held-out text, over the second half of each text's rows.
 
-    By statistic, the file holds a number for each [layer][head]: "k90", "effective" (e^entropy),
-    "sink" (weight of the first token), "far" (weight beyond the nearest 128 tokens, the first token
-    left out).
+    [layer][head] of "k90", "effective" (e^entropy), "sink" (weight of the first token) and "far"
+    (weight beyond the nearest 128 tokens, the first token left out).
     """
 
     texts: int = option(8, "Number of held-out texts.", least=1, most=2**20)

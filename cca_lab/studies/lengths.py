@@ -28,9 +28,8 @@ HIDDEN_AT_ONCE = 512  # rows of logits in memory at a time
 class Lengths(Continued, ModelStudy):
     """Measure the loss by context length of every untrained swap, and of finetuned models.
 
-    Every token of a window is predicted from all tokens before it, so the tokens from 1024 to 2048
-    tell the perplexity at contexts of that length. A mechanism whose rows depend on later tokens
-    (its causal scope says so) has no perplexity in that sense; its number is marked.
+    A token is predicted from all tokens of its window before it. A mechanism whose rows depend on
+    later tokens (its causal scope says so) has no perplexity in that sense; its number is marked.
     """
 
     length: int = option(4096, "Tokens per window.")

@@ -1,15 +1,11 @@
 """What every mechanism recalls with how much memory: `cca-lab study mqar`.
 
-Each mechanism is compared at the largest size within a budget. The budget counts a decoder's cache
-at its largest
-while it reads a text token by token: keys and values, and what a mechanism keeps besides them
-(H2O's scores, DGA's queries of an open block). A mechanism with groups has two sizes to choose, so
-that several choices use up the budget:
-  * CCA, mean pooling and random tokens: the smallest group that fits, and the one that leaves the
-    largest window, which is about sqrt(L). Both are trained.
-  * DGA, in its causal form (choose="blocks"): the block with the most focal tokens over the text.
-    With the paper's form, a row's focal tokens are chosen with the help of later queries, so that
-    later tokens would help to answer.
+Each mechanism is trained at the largest size within a budget of bytes: those of a decoder's cache
+at its largest while it reads a text token by token, with all that it keeps besides keys and values.
+  * CCA, mean pooling and random tokens are trained at two sizes: the smallest group that fits, and
+    the group, about sqrt(L), that leaves the largest window.
+  * DGA has the block with the most focal tokens over the text, in its causal form
+    (choose="blocks"): in the paper's, later tokens help to choose, and so to answer.
 """
 
 import statistics
@@ -47,19 +43,12 @@ LEAST_ENTRIES = 4
 
 @dataclass(frozen=True)
 class RecallCell:
-    """One point of the frontier: a mechanism at a budget, for one seed.
-
-    Attributes:
-        mechanism: with its sizes.
-        entries: the budget in entries per KV head; None for full attention.
-        state_bytes: of a decoder's cache at its largest, for one text in float32.
-        seed: of the weights and the training texts.
-    """
+    """One point of the frontier: a mechanism at a budget, for one seed."""
 
     mechanism: Mechanism
-    entries: int | None
-    state_bytes: int
-    seed: int
+    entries: int | None  # the budget per KV head; None for full attention
+    state_bytes: int  # of a decoder's cache at its largest, for one text in float32
+    seed: int  # of the weights and the training texts
 
     @property
     def name(self) -> str:
@@ -69,12 +58,9 @@ class RecallCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Recall(Continued):
-    """Train full attention and every mechanism at every size on multi-query associative recall.
+    """Train full attention, then every mechanism at every size, on multi-query associative recall.
 
-    Full attention is trained first. More sizes or seeds can be added to a file later.
-
-    Attributes:
-        recipe: the rest of the model and its training.
+    More sizes or seeds can be added to a file later.
     """
 
     length: int = option(64, "Tokens per text.")
@@ -180,18 +166,7 @@ def largest_bytes(mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
 
 
 def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> list[Mechanism]:
-    """Return the choices of a mechanism at a budget; none if its smallest cache is larger.
-
-    Args:
-        config: of the model.
-        name: one of `NAMES`.
-        entries: the budget: keys, and as many values, for each KV head; other tensors count by
-            their bytes.
-        length: tokens of a text.
-
-    Raises:
-        ValueError: for another name.
-    """
+    """Return the choices of a mechanism within a budget of entries; perhaps there is none."""
     if name not in NAMES:
         raise ValueError(f"attention: got {name!r}, wanted full or one of {', '.join(NAMES)}")
     sizes = CacheSizes.of(config)

@@ -1,17 +1,14 @@
 """One training run on multi-query associative recall: a small GPT-2 with one mechanism.
 
-Differs from Zoology (Arora et al. 2024, Figure 2; github.com/HazyResearch/zoology,
-zoology/experiments/ iclr24_zoology_figure2/configs.py and zoology/train.py). The model is as there:
-two layers, one head, learned positions, tied embeddings, attention alone. It is trained for about a
-hundredth of the examples, on one core, therefore:
-  * Muon for the matrices of the blocks, AdamW for the rest, and one pair of learning rates. There,
-    AdamW at four rates, of which the best counts. Weight decay 0.1 and a cosine schedule are as
-    there, after a warm-up.
-  * 64 new texts for each step. There, 512 of 100 000 texts, which are read up to 64 times.
+Differs from Zoology (Arora et al. 2024, Figure 2; github.com/HazyResearch/zoology), whose model
+it has, in the training, which reads a hundredth of the examples on one core:
+  * Muon for the matrices of the blocks, AdamW for the rest, at one pair of learning rates after a
+    warm-up; there, AdamW at four rates, of which the best counts.
+  * 64 new texts for each step; there, 512 of 100 000 texts, which are read up to 64 times.
   * Larger initial weights, above all of the positions: with GPT-2's 0.02 the first thousand steps
     learn little else than to name one of the values of the text.
-  * No dropout (there 0.1). A block adds its attention alone; there the identity in the place of the
-    MLP also adds the normalised residual.
+  * No dropout (there 0.1), and nothing for the MLP; there the identity adds the normalised
+    residual.
 """
 
 import math
@@ -41,31 +38,17 @@ TESTED_AT_ONCE = 250
 
 @dataclass(frozen=True)
 class RecallRecipe:
-    """The model and the training of every mechanism.
+    """The model and the training of every mechanism."""
 
-    Attributes:
-        steps: optimizer steps at most.
-        rows: texts per step.
-        rate: learning rate of the matrices of the blocks (Muon) after warm-up; falls to 0 along a
-            cosine.
-        other_rate: that of all other weights (AdamW).
-        weight_decay: of every matrix.
-        warmup: steps of warm-up.
-        every: steps between two measurements.
-        tests: texts of a measurement, the same each time.
-        solved: accuracy at which training stops.
-        width, layers, heads: sizes of the model.
-    """
-
-    steps: int = 3000
-    rows: int = 64
-    rate: float = 1e-2
-    other_rate: float = 2e-3
-    weight_decay: float = 0.1
-    warmup: int = 50
-    every: int = 100
-    tests: int = 1000
-    solved: float = 0.99
+    steps: int = 3000  # at most
+    rows: int = 64  # texts per step
+    rate: float = 1e-2  # of the matrices of the blocks (Muon); falls to 0 along a cosine
+    other_rate: float = 2e-3  # of all other weights (AdamW)
+    weight_decay: float = 0.1  # of every matrix
+    warmup: int = 50  # steps
+    every: int = 100  # steps between two measurements
+    tests: int = 1000  # texts of a measurement, the same each time
+    solved: float = 0.99  # accuracy at which training stops
     width: int = 64
     layers: int = 2
     heads: int = 1
@@ -83,17 +66,11 @@ class RecallRecipe:
 
 @dataclass(frozen=True)
 class Run:
-    """What a training run gave.
+    """What a training run gave."""
 
-    Attributes:
-        accuracy: share of the queries of the test texts that were answered, at the end.
-        curve: (step, accuracy) of every measurement.
-        seconds: of training and measurements.
-    """
-
-    accuracy: float
-    curve: list[tuple[int, float]]
-    seconds: float
+    accuracy: float  # share of the queries of the test texts that are answered at the end
+    curve: list[tuple[int, float]]  # (step, accuracy)
+    seconds: float  # of training and measurements
 
 
 class Nothing(nn.Module):
@@ -122,18 +99,7 @@ def new_model(task: MQAR, recipe: RecallRecipe) -> GPT2LMHeadModel:
 
 def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
           report: Callable[[int, float], None] = lambda step, accuracy: None) -> Run:
-    """Train a model on a task, until it is solved or the steps are taken.
-
-    Args:
-        task: the texts.
-        mechanism: how the model attends, in training and in the tests.
-        recipe: the model, the training and the tests.
-        seed: of the weights and of the texts to train on.
-        report: called after every measurement with the step and the accuracy.
-
-    Raises:
-        Diverged: if a loss is not finite.
-    """
+    """Train a model until it solves the task or the steps end; report each (step, accuracy)."""
     start = time.perf_counter()
     torch.manual_seed(seed)
     model = new_model(task, recipe)
@@ -179,10 +145,7 @@ def scheduled(model: GPT2LMHeadModel,
 
 
 def asked(model: GPT2LMHeadModel, input_ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the logits at the queries alone, (queries, V), and the right values, (queries,).
-
-    The other tokens are most of a text, and their logits would be most of the work.
-    """
+    """Return the logits at the queries alone, (queries, V), and the right values, (queries,)."""
     input_ids, targets = input_ids.to(model.device), targets.to(model.device)
     hidden = model.transformer(input_ids, use_cache=False).last_hidden_state     # (rows, L, width)
     queries = targets != UNASKED

@@ -34,10 +34,7 @@ def depths_of(count: int) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Needles(SwappedStudy):
-    """Measure what a model finds, by its depth in the prompt and the length of the prompt.
-
-    The same needles are asked for in every cell.
-    """
+    """Measure what a model finds of the same needles, by depth and by the prompt's length."""
 
     length: tuple[int, ...] = option((), "Tokens per prompt, with its answer; repeatable.", least=1,
                                      most=2**24, shown="a quarter, half and all of the context")

@@ -1,19 +1,15 @@
 """Figure 3b of DGA on a real model: how far noise moves the next-token distribution.
 
-    KL(p || p') = sum_w p(w) (ln p(w) - ln p'(w)),   p without noise, p' with it, averaged over
-    positions
+    KL(p || p') = sum_w p(w) (ln p(w) - ln p'(w)),   p without noise, p' with it, over positions
 
-Differs from the paper, which does not say where or how noise is added: two sites are measured, with
-Gaussian noise.
+Each mechanism is compared with itself. Differs from the paper, which does not say where or how
+noise is added: here it is Gaussian, at one of these sites.
   * "keys": isotropic noise on every key as it arrives, of such a size that a token's logit gets
     noise of standard deviation sigma (root mean square over the queries of a head). A quantised
-    cache adds such noise; pooling averages it (model "softmax" of `noise_models`). It is defined
-    for every mechanism.
+    cache adds such noise; pooling averages it (model "softmax" of `noise_models`).
   * "logits": noise of standard deviation sigma on every logit that enters a softmax; a pooled token
     has one logit (model "pooled"). The pooling weights get no noise.
-  * "keys, choice kept": as "keys", for mechanisms that choose tokens; the tokens are chosen without
-    noise.
-Each mechanism is compared with itself without noise.
+  * "keys, choice kept": as "keys", for mechanisms that choose tokens, which choose without noise.
 """
 
 import copy
@@ -54,17 +50,11 @@ NOISY = "cca_lab_noise"  # name under which transformers knows the attention wit
 
 @dataclass(frozen=True)
 class Noise:
-    """Where noise is added, and how much.
-
-    Attributes:
-        site: one of SITES.
-        sigma: standard deviation of the noise on the logit of a token.
-        seed: seed of the draws; successive forwards under `added` continue one random stream.
-    """
+    """Where noise is added, and how much."""
 
     site: str
-    sigma: float
-    seed: int = 0
+    sigma: float  # standard deviation on the logit of a token
+    seed: int = 0  # forwards under `added` continue one random stream
 
     def __post_init__(self) -> None:
         if self.site not in SITES:
@@ -76,16 +66,9 @@ class Noise:
 @contextmanager
 def added(model: PreTrainedModel, noise: Noise,
           kept: dict[int, Any] | None = None) -> Iterator[None]:
-    """Add noise to the attention of every layer within the context; restore it afterwards.
+    """Add noise to the attention of every layer within the context.
 
-    Args:
-        model: a model whose attention has the noise's site, see `sites_of`.
-        noise: the noise to add.
-        kept: for site KEPT, the choice of each layer; a layer without one chooses, and stores its
-            choice here.
-
-    Raises:
-        ValueError: for a site that the model's attention does not have.
+    For site KEPT, `kept` has the choice of each layer; a layer without one chooses, and stores it.
     """
     mechanism = attention_of(model)
     if noise.site not in sites_of(mechanism):
@@ -165,16 +148,9 @@ def log_probabilities(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
 
 def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise,
                clean: Tensor | None = None) -> Tensor:
-    """Return KL(p || p') of the next-token distribution, averaged over the positions of each row.
+    """Return KL(p || p') of the next token averaged over positions, (B,) nats.
 
-    Args:
-        model: in evaluation mode, under any attention.
-        input_ids: (B, L).
-        noise: the noise to add.
-        clean: ln p (B, L, V) from `log_probabilities` without noise; None to compute it here.
-
-    Returns:
-        (B,) in nats.
+    The model, in evaluation mode, reads ids (B, L); `clean` is ln p (B, L, V), if it is known.
     """
     clean = log_probabilities(model, input_ids) if clean is None else clean
     kept: dict[int, Any] = {}
@@ -189,18 +165,9 @@ def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise,
 def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float],
                 seeds: Sequence[int], sites: Sequence[str]
                 | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
-    """Measure the divergence for each site and strength of noise.
+    """Measure the divergence by site (None: all) and sigma, in nats, for texts (B, L).
 
-    Args:
-        model: in evaluation mode, under any attention.
-        input_ids: (B, L), the texts, the same for all mechanisms that are compared.
-        sigmas: standard deviations.
-        seeds: seeds of the noise.
-        sites: where to add it; None for every site that the attention has.
-
-    Returns:
-        By site and sigma, in nats: the mean over texts (each the mean over seeds) with its
-        bootstrap interval over texts, and the mean of every seed.
+    The mean over texts (each the mean over seeds) with its bootstrap interval; every seed's mean.
     """
     clean, sites = log_probabilities(model, input_ids), sites or sites_of(attention_of(model))
     found: dict[str, dict[float, tuple[Estimate, list[float]]]] = {site: {} for site in sites}

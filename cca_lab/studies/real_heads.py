@@ -1,8 +1,7 @@
 """P_sparse on the heads of a model, and its prediction for independent Gaussian logits.
 
 The row of length L is the query at token L, which attends to L tokens (DGA, Section 6.2 and
-Appendix C.4). Its logits are, up to a constant, the logarithms of its weights, so queries and keys
-are not needed.
+Appendix C.4). Its logits are, up to a constant, the logarithms of its weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,23 +24,14 @@ TARGET = 0.95
 
 @dataclass(frozen=True)
 class HeadRows:
-    """Statistics of single rows, (texts, layers, H, n) float64 each, n lengths.
+    """Statistics of single rows, (texts, layers, H, n) float64 each, n lengths."""
 
-    Attributes:
-        lengths: (n,) int64, the number of tokens each row attends to.
-        largest: the largest weight.
-        k90: number of keys with 90 % of the weight.
-        effective: effective number of tokens, exp of the entropy.
-        variance: variance of the row's logits, over its tokens.
-        zeros: share of weights that are 0 in the model's precision; the variance leaves them out.
-    """
-
-    lengths: Tensor
-    largest: Tensor
-    k90: Tensor
-    effective: Tensor
-    variance: Tensor
-    zeros: Tensor
+    lengths: Tensor  # (n,) int64, tokens each row attends to
+    largest: Tensor  # the largest weight
+    k90: Tensor  # number of keys with 90 % of the weight
+    effective: Tensor  # effective number of tokens, exp of the entropy
+    variance: Tensor  # of the row's logits, over its tokens
+    zeros: Tensor  # share of weights that are 0 in the model's precision; not in the variance
 
     def p_sparse(self, rho: float) -> Tensor:
         """Return the share of texts whose row is rho-sparse, (layers, H, n); see `p_sparse`."""
@@ -49,10 +39,9 @@ class HeadRows:
 
     @property
     def tau(self) -> Tensor:
-        """The spread of each head's logits, (layers, H): root of the mean variance in a row.
+        """The spread of a head's logits, (layers, H): root of the mean variance of its rows.
 
-        Over all texts and lengths. It is the standard deviation that a Gaussian law of the logits
-        would have; a row's mean cancels in the softmax, so only the spread within a row counts.
+        A row's mean cancels in the softmax, so only the spread within a row counts.
         """
         return self.variance.mean(dim=(0, -1)).sqrt()
 
@@ -60,9 +49,7 @@ class HeadRows:
     def tau_entropy(self) -> Tensor:
         """Tau of a long Gaussian row with the head's entropy, (layers, H): tau^2 / 2 = ln L - H.
 
-        Not in the paper. The variance includes the spread among tokens of negligible weight; the
-        entropy depends only on tokens that carry weight. Mean over texts and lengths; at most
-        sqrt(2 ln L).
+        Not in the paper. The variance counts tokens of negligible weight too; the entropy does not.
         """
         return (2 * (self.lengths.double().log() - self.effective.log()).mean(dim=(0, -1))).sqrt()
 
@@ -82,11 +69,7 @@ def p_sparse(largest: Tensor, lengths: Tensor, rho: float) -> Tensor:
 
 
 def row_lengths(context: int) -> Tensor:
-    """Return the lengths to measure: 100, 116, ... up to the context, at most 1000.
-
-    Raises:
-        ValueError: if the context is at most 100 tokens.
-    """
+    """Return the lengths to measure: 100, 116, ... up to the context, at most 1000."""
     last = min(LONGEST, context)
     if last <= SHORTEST:
         raise ValueError(
@@ -119,17 +102,7 @@ def row_statistics(maps: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
 
 def measure(model: PreTrainedModel, texts: Tensor, lengths: Tensor | None = None,
             progress: Callable[[float, str], None] | None = None) -> HeadRows:
-    """Measure the rows of every head on texts.
-
-    Args:
-        model: a causal language model with full attention.
-        texts: (count, length) token ids.
-        lengths: (n,) rows to measure, 2 to `length`; by default those of `row_lengths`.
-        progress: called as progress(texts done, "") after each text.
-
-    Raises:
-        ValueError: for a length below 2 or over that of the texts.
-    """
+    """Measure rows of every head on texts (count, length); progress(texts done, "") after each."""
     lengths = row_lengths(texts.shape[1]) if lengths is None else lengths
     if lengths.min() < 2 or lengths.max() > texts.shape[1]:
         raise ValueError(
@@ -145,19 +118,7 @@ def measure(model: PreTrainedModel, texts: Tensor, lengths: Tensor | None = None
 
 
 def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
-    """Cut evenly spaced texts from a stream of token ids.
-
-    Args:
-        stream: (n,) token ids.
-        count: number of texts; at most n // length are cut.
-        length: tokens per text.
-
-    Returns:
-        (count, length) token ids.
-
-    Raises:
-        ValueError: if the stream is too short for one text, or count is below 1.
-    """
+    """Cut at most `count` evenly spaced texts, (count, length), from a stream of token ids."""
     if count < 1 or len(stream) < length:
         raise ValueError(
             f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at "
@@ -168,12 +129,7 @@ def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
 
 def measured_length(shares: Sequence[float], lengths: Sequence[int],
                     target: float = TARGET) -> int | None:
-    """Return the first length from which P_sparse stays at `target` or more; None if there is none.
-
-    Args:
-        shares: (n,) P_sparse by length.
-        lengths: (n,) increasing.
-    """
+    """Return the first length from which P_sparse stays at `target` or more, or None."""
     reached = None
     for share, length in zip(shares, lengths, strict=True):
         if share < target:
@@ -190,10 +146,9 @@ def predicted_length(tau: float, rho: float, target: float = TARGET) -> int | No
 
 
 def head_report(rows: HeadRows, layer: int, head: int, rates: Sequence[float] = RATES) -> dict:
-    """Return the published numbers of one head, as JSON values; curves have one number per length.
+    """Return the published numbers of one head, as JSON values; a curve has one for each length.
 
-    "l95" has the length for 95 % as measured, and as predicted with either tau; null if there is
-    none.
+    "l95" has the length for 95 % as measured, and as predicted with either tau, or null.
     """
     def curve(values: Tensor) -> list[float]:
         return [round(value, 4) for value in values.tolist()]

@@ -1,7 +1,4 @@
-"""The record: 98 % of the questions with groups of 16, in the fewest CPU seconds.
-
-The rules are `RULES`, printed on the page of the records, docs/results/records.md.
-"""
+"""The record, by the `RULES` that are printed on docs/results/records.md."""
 
 import shlex
 from collections.abc import Mapping
@@ -52,11 +49,7 @@ leaves it at about two thirds.
 
 @dataclass(frozen=True, kw_only=True)
 class Record(Trials):
-    """Try a recipe for the lab's record.
-
-    Attributes:
-        seeds: training runs, with the seeds 0, 1, ...
-    """
+    """Try a recipe for the lab's record."""
 
     recipe: str = option(REQUIRED, "Name of the recipe, for the table.", argument=True,
                          metavar="NAME")

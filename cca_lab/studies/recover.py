@@ -21,9 +21,8 @@ RUN = ("warmup", "accumulation", "weight_decay", "clip", "save_every", "precisio
 class Recover(Trials):
     """Measure a model before the swap to CCA, after it, and after finetuning.
 
-    The control is the base model finetuned with full attention for as many steps: training by
-    itself changes the numbers, so every recovery is compared with that. Other mechanisms keep as
-    many keys and values at the end of a context as CCA with the first group and window.
+    The control is the base model finetuned with full attention for as many steps, since training by
+    itself changes the numbers. Other mechanisms keep as many keys and values as CCA does.
     """
 
     group: tuple[int, ...] = option((8, 4, 16), "Tokens per group; repeatable.", least=1,

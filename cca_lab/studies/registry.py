@@ -1,7 +1,4 @@
-"""The studies by name: where each stands, and what it measures; importable without torch.
-
-Each class is a dataclass of settings; its `run` measures, writes and prints.
-"""
+"""The studies by name: the class of the settings, and one sentence; importable without torch."""
 
 STUDIES: dict[str, tuple[str, str]] = {
     "recover": (

@@ -30,22 +30,14 @@ Report = Callable[[float, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A measurement, or many of one kind: the fields are its settings, and `run` does all of it.
-
-    A subclass gives `result` and `show`, and `draw` if it has a field `figure`.
-    """
+    """A measurement with its settings as fields; a subclass gives `result`, `show`, perhaps `draw`."""
 
     out: Path | None = option(None, "JSON file to write.", output="file")
     default_file: ClassVar[
         str] = ""  # below data/results; it may name fields, as in "heads-{name}.json"
 
     def run(self) -> dict[str, Any]:
-        """Measure, write the file, draw the figure and print the table; return what is written.
-
-        Raises:
-            ValueError: before anything is measured, for a setting that is refused.
-            Diverged: if a training diverged.
-        """
+        """Measure, write the file, draw the figure and print the table; return what is written."""
         check(self)
         quiet()
         out, figure = self.file, getattr(self, "figure", None)
@@ -194,16 +186,7 @@ def option_of(kind: type, name: str) -> Any:
 
 
 def given(attention: str | None, written: Sequence[str] = (), **named: Any) -> dict[str, Any]:
-    """Return the options given for a mechanism; a value is parsed as JSON, or else kept as text.
-
-    Args:
-        attention: the mechanism; without one nothing may be given.
-        written: each as "name=value".
-        named: options by name; None counts as not given.
-
-    Raises:
-        ValueError: for an option without "=", given twice, or not taken by the mechanism.
-    """
+    """Return a mechanism's checked options; values of `written` are JSON, or else kept as text."""
     options = {name: value for name, value in named.items() if value is not None}
     for words in written:
         name, equals, value = words.partition("=")
@@ -261,16 +244,7 @@ def versions() -> dict[str, str]:
 
 
 def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials") -> dict | None:
-    """Return the content of a study's file; None if there is none.
-
-    Args:
-        out: the file, or None.
-        settings: entries that it must have.
-        rows: the key of its measurements, which must be an object.
-
-    Raises:
-        ValueError: if the file is no study, or one of other settings.
-    """
+    """Return the content of a study's file, or None; ValueError if it is none of these settings."""
     if out is None or not out.exists():
         return None
     try:

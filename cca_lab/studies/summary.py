@@ -36,11 +36,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """The trials of one setting.
-
-    Attributes:
-        rows: their measurements, one per seed.
-    """
+    """The trials of one setting, a row of measurements for each seed."""
 
     rows: list[dict]
 
@@ -107,14 +103,9 @@ def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
 
 def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float],
                                                tuple[float, float]]:
-    """Return each recipe's perplexity over the base's and exact match over varied documents.
+    """Return what `cca-lab study sweep` wrote: perplexity over the base's, and exact match.
 
-    Args:
-        trials: the trials that `cca-lab study sweep` wrote.
-
-    Returns:
-        (perplexity, exact match) of CCA by recipe; the control's perplexity by the same recipes;
-        and the two numbers of CCA without training.
+    CCA's two numbers by recipe, the control's perplexity by the same recipes, untrained CCA's two.
     """
     found = summaries(trials)
     points = {name.removeprefix("cca, "): (mean.ratio.value, mean.varied.value)

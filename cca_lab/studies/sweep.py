@@ -1,7 +1,6 @@
 """Recipes for finetuning, each tried on CCA and on full attention: `cca-lab study sweep`.
 
-All recipes read the same number of tokens, a third of a run with the defaults. A sweep ranks the
-recipes; `recover` measures the chosen one.
+All read equally many tokens. A sweep ranks the recipes; `recover` measures the chosen one.
 """
 
 from dataclasses import dataclass, replace

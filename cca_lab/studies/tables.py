@@ -288,11 +288,7 @@ def marked_pages() -> list[Path]:
 
 
 def updated(text: str) -> str:
-    """Return a text with every marked table written again.
-
-    Raises:
-        ValueError: for a mark that names an unknown table.
-    """
+    """Return a text with every marked table written again; ValueError for an unknown one."""
     def fill(mark: re.Match) -> str:
         name = mark["name"]
         if name not in TABLES:

@@ -32,21 +32,13 @@ CURVE = 10  # steps averaged in a point of the training curve
 
 @dataclass(frozen=True)
 class Trial:
-    """One training run and its measurement.
-
-    Attributes:
-        attention: a mechanism.
-        options: options of the mechanism.
-        config: hyperparameters; the strategy "none" measures the swapped model.
-        reading: the training data.
-        lengths: other lengths at which exact match is measured, too.
-    """
+    """One training run and its measurement."""
 
     attention: str
     options: dict = field(default_factory=dict)
-    config: FinetuneConfig = FinetuneConfig(strategy="none")
+    config: FinetuneConfig = FinetuneConfig(strategy="none")  # "none" measures the swap
     reading: Reading = Reading()
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()  # other lengths at which exact match is measured
 
     def as_json(self) -> dict:
         """Return the trial as JSON values; without `lengths` where there are none."""
@@ -57,21 +49,13 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Trials(ModelStudy):
-    """One base model, and the measurements of its trials, in the file `out`.
-
-    A trial of the file is not run again; a file of another model, text or size is refused.
-
-    Attributes:
-        windows, questions: numbers of windows, and of questions for each place, of every
-            measurement.
-        length: tokens per sequence and per context; None for the model's context, at most 1024.
-    """
+    """One base model, and the measurements of its trials in `out`; none is run again."""
 
     out: Path | None = option(REQUIRED, "JSON file to write; what it holds is not measured again.",
                               output="file")
     windows: int = 64
-    questions: int = 64
-    length: int | None = None
+    questions: int = 64  # for each place of the answer
+    length: int | None = None  # tokens of a context; None for the model's, at most 1024
 
     @property
     def tokens(self) -> int | None:
@@ -114,13 +98,7 @@ class Trials(ModelStudy):
         print_recovery(rows, f"{result['model']}, {result['length']} tokens")
 
     def run_trials(self, trials: Mapping[str, Trial]) -> dict[str, dict]:
-        """Run the trials missing in the file, writing it after each; return all rows.
-
-        Raises:
-            ValueError: before any training, if the file holds a trial of the same name with other
-                settings.
-            Diverged: if a training run diverged.
-        """
+        """Run the trials missing in the file, and write it after each; return all rows."""
         rows = self.held["trials"]
         wanted = {name: trial.as_json() for name, trial in trials.items()}
         for name, asked in wanted.items():

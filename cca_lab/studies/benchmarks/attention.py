@@ -1,13 +1,9 @@
 """CCA attention against PyTorch's full causal attention, in one run: `cca-lab study attention`.
 
-Every contender does the same work, from q, k, v to the output, pooling included. Rounds interleave
-them in rotating order, so that a slowdown of the machine affects them all; a ratio is taken within
-its round, and the median over rounds is reported. Beside it stands the ratio of key-query pairs,
-which is the saving of CCA in
-operations: their quotient is the share of that saving that the implementation turns into time. A
-matrix product
-runs in the same rounds: useful operations per second, over those of the product, show how far each
-is from the peak.
+All do the same work, from q, k, v to the output, in interleaved rounds; a ratio is taken within its
+round, and the median over rounds is reported. Beside it stands the ratio of key-query pairs, which
+is the saving in operations: their quotient is the share of it that becomes time. A matrix product
+runs in the same rounds, so that useful operations per second show how far each is from the peak.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,9 +52,8 @@ LONGEST = 2**20
 class AttentionBench(Study):
     """Measure CCA against PyTorch's full attention on the CPU: time, pairs, peak, memory.
 
-    One row per length, window, implementation and pass: seconds are medians with [lowest, highest];
-    `share` is the time ratio over the pair ratio; `of_peak` is useful operations per second over
-    those of the matrix product; memory is in bytes.
+    Seconds are medians with [lowest, highest]; `share` is the time ratio over the pair ratio;
+    `of_peak` is useful operations per second over the matrix product's; memory is in bytes.
     """
 
     length: tuple[int, ...] = option((2048, 4096, 8192, 16384, 32768),
@@ -118,12 +113,7 @@ class AttentionBench(Study):
 def usable_implementations(native: bool | None = None, dtype: str = "float32") -> list[str]:
     """Return "blocked", and "native" if that op can be built and computes with the dtype.
 
-    Args:
-        native: False leaves it out, True requires it, None takes it if available.
-        dtype: "bfloat16" needs a processor with AMX.
-
-    Raises:
-        ValueError: if it is required and not available.
+    `native` False leaves it out, True requires it (ValueError if it is not there), None takes it.
     """
     from cca_lab.attention.native import available, load, matrix_units
 
@@ -263,14 +253,8 @@ def computed_pairs(length: int, group: int, window: int, implementation: str,
                    dtype: str = "float32") -> int:
     """Return the pairs that one head computes: whole tiles, of which a row sees a part.
 
-    The ratio of the pairs that are seen is what CCA could save; that of the pairs in its tiles is
-    what these blocks can save at most. What is left between that and the measured ratio is the
-    speed of a tile.
-
-    Args:
-        length, group, window: L, g and s.
-        implementation: "blocked" or "native".
-        dtype: in bfloat16 the native op computes whole AMX tiles.
+    The ratio of the pairs that are seen is what CCA could save, that of the pairs in tiles is what
+    these blocks can save at most; between that and the measured ratio is the speed of a tile.
     """
     table = groups.intervals(length, group, window)[0, 0]  # (L, 2, 2)
     if implementation == "blocked":

@@ -1,15 +1,12 @@
 """One decoded token with each cache against a full cache: `cca-lab study decode`.
 
-The attention of a layer is timed from the new token's q, k, v to its output, including the update
-of the cache (appending, pooling, dropping). A token goes through several layers with caches of
-their own, as many as together take
-a quarter of a gigabyte, at most 8: a single small cache would stay in the processor's. The full
-cache is written in place and read by SDPA, the fastest form found here; "full, copied" appends by
-making a longer tensor, as transformers' DynamicCache does. A round is 18 tokens, and the next round
-goes on where it stopped: CCA closes one or two groups in a round, and DGA makes one group. LoCoCo's
-compression, once per segment of 512, falls into a long run only: its cache is as after one, at its
-smallest. Caches are filled with random content (see `filled_state`). A length that would exceed the
-command's time is left out and reported.
+A layer's attention is timed from the new token's q, k, v to its output, the update of the cache
+(appending, pooling, dropping) included, over as many layers as take a quarter of a gigabyte, at
+most 8: a single small cache would stay in the processor's. The full cache is written in place and
+read by SDPA; "full, copied" makes a longer tensor, as transformers' DynamicCache. A round is 18
+tokens, and the next goes on from there: CCA closes one or two groups in a round, DGA makes one.
+LoCoCo's compression, once per segment of 512, falls into long runs only: its cache is as after one,
+at its smallest. A length that would exceed the command's time is left out and reported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,9 +55,6 @@ class Decode(Study):
     """Measure one token's attention with each cache against a full cache: time, bytes, entries.
 
     Seconds are per token, medians with [lowest, highest]; ratios are full over cache.
-
-    Attributes:
-        shapes: heads, KV heads and head dimension of each layer.
     """
 
     length: tuple[int, ...] = option((4096, 8192, 16384, 32768, 65536, 131072),
@@ -175,13 +169,7 @@ def read(states: "Sequence[FullState | State]",
 
 
 class FullState:
-    """A layer's cache of all tokens, as after `length` of them; its content is random.
-
-    Args:
-        length: tokens in the cache before.
-        shape: H, Hk and D.
-        copies: append by copying everything into a longer tensor, instead of writing in place.
-    """
+    """A cache of `length` random tokens; `copies` appends by copying into a longer tensor."""
 
     def __init__(self, length: int, shape: dict[str, int], *, copies: bool = False) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -213,19 +201,8 @@ def filled_state(mechanism: Mechanism, length: int, *, heads: int, kv_heads: int
                  dtype: torch.dtype = torch.float32, seed: int = 0) -> State:
     """Return one layer's state of a mechanism's cache as after `length` tokens, its content random.
 
-    The cost of a cache's next token depends on the amount of its content, not on the values;
-    reading 128K tokens would take minutes on a CPU. The tests compare the shapes with those of
-    states that did read a text.
-
-    Args:
-        mechanism: a mechanism with a cache.
-        length: tokens that count as read, as one prompt.
-        heads, kv_heads, head_dim: H, Hk and D.
-        dtype: dtype of the entries.
-        seed: seed of the content.
-
-    Raises:
-        ValueError: for a mechanism without a cache.
+    A token's cost depends on the amount of the content, not on the values, and to read 128K tokens
+    would take minutes. The tests compare the shapes with those of states that did read a text.
     """
     if mechanism.name not in CACHES:
         raise ValueError(f"cache: got {mechanism.name!r}, wanted one of {', '.join(CACHES)}")

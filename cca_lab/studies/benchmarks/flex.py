@@ -1,7 +1,6 @@
 """CCA's mask for PyTorch's FlexAttention: the same intervals, as a block mask.
 
-`create_block_mask` evaluates every pair, 18 billion at 128K tokens. The ends of the intervals alone
-determine which blocks a block of rows sees, and which of them every row sees.
+The intervals' ends alone tell which blocks are seen; `create_block_mask` evaluates every pair.
 """
 
 from collections.abc import Callable
@@ -25,16 +24,10 @@ def cca_mask(group: int, window: int,
 
 
 def blocks_seen(intervals: Tensor, columns: int, block: int = BLOCK) -> tuple[Tensor, Tensor]:
-    """Return which blocks of columns each block of rows sees: in part, and as a whole.
+    """Return which blocks of columns each block of rows sees, in part and as a whole.
 
-    Args:
-        intervals: int64 (1, 1, L, n, 2), whose ends never decrease from row to row.
-        columns: N.
-        block: rows and columns per block.
-
-    Returns:
-        Two bool tensors (row blocks, column blocks): blocks that need the mask, and blocks that
-            need none.
+    The ends of intervals (1, 1, L, n, 2) never decrease from row to row; the two bool tensors are
+    (row blocks, column blocks): blocks that need the mask, and blocks that need none.
     """
     rows = intervals[0, 0].cpu()
     first = torch.arange(0, len(rows), block)

@@ -20,15 +20,10 @@ WHAT = {"loops": "the specification", "dense": "one matrix", "blocked": "tiles",
 
 
 def ladder(mechanism: Mechanism, lengths: Sequence[int] = (64, 512, 2048)) -> list[Rung]:
-    """Run every form of a mechanism that this machine has, on random numbers in float32.
+    """Run the loops, then every backend that this machine has, on random numbers in float32.
 
-    Args:
-        mechanism: with its options; its backend is not used.
-        lengths: tokens, rising; the forms are compared at the first one.
-
-    Returns:
-        The rungs, from the loops up. A Triton kernel without a GPU is interpreted, at the first
-        length only.
+    The forms are compared at the first of the rising lengths; a Triton kernel without a GPU is
+    interpreted, there only.
     """
     place = "cuda" if torch.cuda.is_available() else "cpu"
     made = {length: _inputs(length, place) for length in lengths}

@@ -1,8 +1,7 @@
-"""A whole model with each attention: `cca-lab study model`.
+"""A GPT-2 of random weights with each attention and its cache: `cca-lab study model`.
 
-A GPT-2 of random weights, with swapped attention and its caches: the time from a prompt to the
-first token, the time of each further token, and the tokens per second of a training step. The
-attentions are interleaved in rotating order; the ratio to full attention is taken within a round.
+The time to the first token, of each further token, and of a training step; attentions are
+interleaved in rotating order, and the ratio to full attention is taken within a round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,26 +40,16 @@ VOCABULARY = 4096
 
 
 class Written(NamedTuple):
-    """The measurements of one prompt and the tokens after it.
+    """The measurements of one prompt and the tokens after it."""
 
-    Attributes:
-        first: seconds until the logits of the first token.
-        tokens: seconds of each further token.
-        nbytes: bytes of the cache after the prompt; None without a cache.
-    """
-
-    first: float
-    tokens: list[float]
-    nbytes: int | None
+    first: float  # seconds until the logits of the first token
+    tokens: list[float]  # seconds of each further token
+    nbytes: int | None  # of the cache after the prompt; None without one
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelBench(Study):
-    """Measure a GPT-2 of random weights with each attention.
-
-    Attributes:
-        step: rows and tokens of a training step.
-    """
+    """Measure a GPT-2 of random weights with each attention."""
 
     layers: int = option(4, "Transformer blocks.", least=1, most=100)
     width: int = option(256, "Width of the residual stream; a multiple of the heads.", least=1,
@@ -71,7 +60,7 @@ class ModelBench(Study):
     attention: tuple[str, ...] = option(("cca", "dga", "streaming_llm", "lococo"),
                                         "Mechanism to measure beside full; repeatable.")
     rounds: int = option(3, ROUNDS, least=1, most=MOST_ROUNDS)
-    step: tuple[int, int] = STEP
+    step: tuple[int, int] = STEP  # rows and tokens of a training step
 
     def result(self) -> dict[str, Any]:
         """Measure one row per attention and prompt, and one per attention for training."""
@@ -146,12 +135,7 @@ def new_cache(model: PreTrainedModel, name: str) -> Cache:
 
 @torch.no_grad()
 def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Tensor) -> Written:
-    """Time the forward of a prompt, and with a cache of the given tokens one by one.
-
-    Args:
-        prompt: (P,) token ids.
-        rest: (n,) token ids.
-    """
+    """Time the forward of a prompt (P,) and, with a cache, of the tokens `rest` (n,) one by one."""
     model.eval()
     cached = cache is not None
 

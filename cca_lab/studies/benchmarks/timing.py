@@ -1,12 +1,8 @@
 """Interleaved rounds, a machine's limits, useful operations, peak memory.
 
-Calls are timed in interleaved rounds of rotating order, so that a slowdown of the machine affects
-all alike.
-
 A visible query-key pair costs two products of D features, scores and values: 4 D operations
-forward. The backward has five such products (scores again, dV, dP, dQ, dK): 10 D. What an
-implementation computes beyond that, masked or twice, is not counted as useful. The least traffic is
-q, k, v read once and out written once.
+forward. The backward has five such products (scores again, dV, dP, dQ, dK): 10 D. What is computed
+beyond that, masked or twice, is not useful. The least traffic: q, k, v read and out written, once.
 """
 
 import math
@@ -64,13 +60,9 @@ def rotating(names: Sequence[Name], rounds: int) -> Iterator[tuple[int, Name]]:
 
 def interleave(calls: Mapping[Name, Callable[[], object]], rounds: int,
                least: float = 0.0) -> dict[Name, list[float]]:
-    """Return the seconds of each call in each round, after one warm-up round; the order rotates.
+    """Return the seconds of each call in each round, after a warm-up round, in rotating order.
 
-    Args:
-        calls: calls by name.
-        rounds: number of counted rounds.
-        least: seconds; a shorter call is repeated until this much time is measured, and its mean is
-            taken.
+    A slowdown of the machine so affects all. A call is repeated until `least` seconds are measured.
     """
     found: dict[Name, list[float]] = {name: [] for name in calls}
     repeats = dict.fromkeys(calls, 1)
@@ -95,14 +87,7 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
 
 
 def useful_flops(pairs: int, heads: int, head_dim: int, kind: str = "forward") -> int:
-    """Return the floating-point operations that a pass needs for its visible pairs.
-
-    Args:
-        pairs: query-key pairs of one head.
-        heads: query heads, times the batch.
-        head_dim: D.
-        kind: "forward", "backward" or "forward+backward".
-    """
+    """Return the operations of a pass (a key of `PRODUCTS`) for a head's visible pairs."""
     return PRODUCTS[kind] * head_dim * pairs * heads
 
 
@@ -132,15 +117,8 @@ def copy_call(size: int, device: torch.device) -> tuple[Callable[[], object], in
 def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
     """Return the bytes by which `prepare(*args)()` raises the resident memory at its peak.
 
-    A fresh process calls prepare(*args), whose memory is not counted, and then the call that it
-    returned.
-
-    Args:
-        prepare: a function at the top level of a module (it is sent to the process by name).
-        args: its arguments.
-
-    Returns:
-        Peak extra bytes; None on a system that does not report it (Windows).
+    A fresh process, to which `prepare` is sent by name, calls prepare(*args), whose memory does not
+    count, and then what it returned. None on a system that does not report it (Windows).
     """
     spawn = multiprocessing.get_context("spawn")  # a fork would start from this process's memory
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:

@@ -1,9 +1,9 @@
 """What travels when one text is spread over processes: `cca-lab study wire`.
 
-Measured in gloo processes of this machine: the largest difference of outputs and gradients to one
-process, and the bytes that cross the loopback interface while one layer runs forward and backward,
-against the closed forms of `parallel.wire`. Planned, by the same closed forms and without running
-anything: a long text on many GPUs, beside ring attention and Ulysses.
+Measured in gloo processes of this machine, a layer forward and backward: the largest difference to
+one process, and the bytes over the loopback interface, against the closed forms of
+`mechanisms.cca.parallel`. Planned by these: a long text on many GPUs, beside ring attention and
+Ulysses.
 """
 
 from collections.abc import Mapping

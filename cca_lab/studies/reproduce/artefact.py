@@ -28,22 +28,13 @@ def study_file(recipe: str, model: str) -> str:
 
 @dataclass(frozen=True)
 class Arm:
-    """One setting of a comparison.
+    """One setting of a comparison."""
 
-    Attributes:
-        attention: a mechanism, or one of `variants`.
-        options: its options.
-        strategy: the weights that are trained; "none" measures the swapped model.
-        lengths: other lengths at which exact match is measured.
-        plain: train on text alone, with groups of the full size from the first step, as the papers
-            do.
-    """
-
-    attention: str
+    attention: str  # a mechanism, or one of `variants`
     options: Mapping[str, object] = field(default_factory=dict)
-    strategy: str = "full"
-    lengths: tuple[int, ...] = ()
-    plain: bool = False
+    strategy: str = "full"  # the weights that are trained; "none" measures the swapped model
+    lengths: tuple[int, ...] = ()  # other lengths at which exact match is measured
+    plain: bool = False  # text alone, groups of the full size from the first step, as the papers
 
     def trial(self, steps: int, seed: int) -> Trial:
         """Return the training run with a seed; without training, the seed has no effect."""
@@ -62,55 +53,31 @@ class Arm:
 
 @dataclass(frozen=True)
 class Found:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        numbers: the measurement of each setting, in words, by its label.
-        verdict: one of `VERDICTS`.
-        seeds: training runs per setting; 0 where nothing was trained.
-        device: the machine.
-    """
-
-    numbers: Mapping[str, str]
-    verdict: str
-    seeds: int
-    device: str
+    numbers: Mapping[str, str]  # the measurement of each setting, in words
+    verdict: str  # one of `VERDICTS`
+    seeds: int  # training runs per setting; 0 where nothing was trained
+    device: str  # the machine
 
 
 @dataclass(frozen=True)
 class Artefact:
-    """One artefact whose settings are finetuned from a shipped base.
+    """One artefact whose settings are finetuned from a shipped base."""
 
-    Attributes:
-        name: its name on the command line.
-        paper, place: where it is printed.
-        claim: the claim, as an order or a slope.
-        printed: the printed number of each setting, by label.
-        arms: the settings, by label.
-        order: the labels from the best to the worst, as claimed.
-        metric: "perplexity" or "answers", see `ordering.values`.
-        unit: what the printed numbers are.
-        recipe: "short", "long" or "plain", which says the steps of training and the file of the
-            study.
-        model: the base, of the shipped ones.
-        verdict: what came out, with which the committed results must agree; empty while nothing can
-            be concluded.
-        why: the reason, for the reader.
-    """
-
-    name: str
+    name: str  # on the command line
     paper: str
     place: str
-    claim: str
-    printed: Mapping[str, float]
-    arms: Mapping[str, Arm]
-    order: Sequence[str]
-    unit: str
-    metric: str = "perplexity"
-    recipe: str = "short"
-    model: str = "gpt2-mini"
-    verdict: str = ""
-    why: str = ""
+    claim: str  # as an order or a slope
+    printed: Mapping[str, float]  # the printed number of each setting
+    arms: Mapping[str, Arm]  # the settings, by label
+    order: Sequence[str]  # the labels from the best to the worst, as claimed
+    unit: str  # of the printed numbers
+    metric: str = "perplexity"  # or "answers", see `values`
+    recipe: str = "short"  # of `RECIPES`: the steps, and the file
+    model: str = "gpt2-mini"  # the base, of the shipped ones
+    verdict: str = ""  # of the committed results; empty while nothing can be concluded
+    why: str = ""  # for the reader
 
     @property
     def file(self) -> str:
@@ -150,16 +117,11 @@ class Artefact:
 class Converging(Artefact):
     """An artefact about the speed of training: how much of the gap to a control closes early.
 
-    The control reads the same batches, so the difference of the two losses does not depend on how
-    hard a batch is.
-
-    Attributes:
-        early: the early share of the steps.
-        least: the least share of the whole gain that counts as "converges fast".
+    The control reads the same batches, whose difficulty thus leaves the difference of the losses.
     """
 
-    early: float = 0.1
-    least: float = 0.8
+    early: float = 0.1  # share of the steps
+    least: float = 0.8  # share of the whole gain that counts as "converges fast"
 
     def found(self, study: Mapping) -> Found | None:
         """Return each seed's share of the gain in early steps; `order` names arm and control."""
@@ -192,34 +154,22 @@ def written(rows: Sequence[dict]) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """One artefact that another study measures; its numbers are read from that study's file.
-
-    Attributes:
-        name, paper, place, claim, verdict, why: as in `Artefact`.
-        file: of data/results.
-        command: that writes the file.
-        read: gives what came out, from the file's content.
-    """
+    """One artefact that is read from another study's file of data/results."""
 
     name: str
     paper: str
     place: str
     claim: str
     file: str
-    command: str
-    read: Callable[[dict], Found]
+    command: str  # that writes the file
+    read: Callable[[dict], Found]  # gives what came out, from the file's content
     verdict: str
     why: str = ""
 
 
 @dataclass(frozen=True)
 class OutOfReach:
-    """One artefact that nothing here can tell about.
-
-    Attributes:
-        name, paper, place, claim: as in `Artefact`.
-        why: what would be needed.
-    """
+    """One artefact that nothing here can tell about, and what would be needed."""
 
     name: str
     paper: str
@@ -232,13 +182,7 @@ def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Dif
     """Return the mean difference of two settings with its 95 % interval; None without a spread.
 
     Trained settings are paired by seed (Student's t over the seeds). Settings with one row each are
-    paired by window of text or by question (bootstrap), which says nothing about another training
-    run.
-
-    Args:
-        rows, others: the measurements of the two settings, one for each seed, in the order of the
-            seeds.
-        metric: as in `values`.
+    paired by window of text or by question (bootstrap): nothing about another training run.
     """
     if min(len(rows), len(others)) >= 2:
         count = min(len(rows), len(others))
@@ -264,13 +208,10 @@ def _samples(row: dict, metric: str) -> np.ndarray | None:
 
 
 def values(rows: Sequence[dict], metric: str) -> np.ndarray:
-    """Return a number for each row.
+    """Return a number for each row, smaller is better.
 
-    Args:
-        rows: measurements of a study.
-        metric: "perplexity", the logarithm of the perplexity over the base's; or "answers", the
-            share of questions that is not answered, over documents of both kinds. Smaller is better
-            for both.
+    "perplexity" is the logarithm of the ratio to the base's; "answers" the share of questions of
+    both kinds that is not answered.
     """
     if metric == "perplexity":
         return np.log([row["perplexity_ratio"]["value"] for row in rows])
@@ -278,17 +219,10 @@ def values(rows: Sequence[dict], metric: str) -> np.ndarray:
 
 
 def ordering(arms: Mapping[str, Sequence[dict]], order: Sequence[str], metric: str) -> str:
-    """Return the verdict on an order that a paper claims.
+    """Return the verdict on a claimed order, the best first; settings without rows are left out.
 
-    Args:
-        arms: measurements by setting.
-        order: the settings from the best to the worst, as claimed; missing ones are left out.
-        metric: as in `values`.
-
-    Returns:
-        DISAGREES if any two neighbours, or the two ends, differ the other way round with 95 %
-        confidence; AGREES if otherwise the ends differ as claimed; UNSEEN if no difference is large
-        enough to tell.
+    DISAGREES if two neighbours, or the two ends, differ the other way round with 95 % confidence;
+    AGREES if otherwise the ends differ as claimed; UNSEEN if no difference is large enough to tell.
     """
     there = [name for name in order if arms.get(name)]
     if len(there) < 2:

@@ -73,10 +73,7 @@ def memory(data: dict) -> Found:
 
 
 def token_latency(data: dict) -> Found:
-    """Full attention's time for one token over DGA's, by length.
-
-    The claim is a gain from 4K on that grows.
-    """
+    """Full attention's time for a token over DGA's, by length; the claim is a gain that grows."""
     ratios = by_cache(data, "dga", "ratio")
     whole = rises(list(ratios.values())) if min(ratios.values()) > 1 else DISAGREES
     return Found({f"{n // 1024}K": f"{ratio:.1f} x" for n, ratio in ratios.items()}, whole, 0,
@@ -100,10 +97,7 @@ def throughput(data: dict) -> Found:
 
 
 def convergence(data: dict) -> Found:
-    """The held-out loss of DGA minus that of full attention after equal steps.
-
-    The claim is that it is lower.
-    """
+    """The held-out loss of DGA minus full attention after equal steps; the claim is a lower one."""
     last = data["rows"]["DGA"]["minus_full"][-1]
     verdict = {"lower": AGREES, "higher": DISAGREES}.get(data["rows"]["DGA"]["verdict"], UNSEEN)
     return Found({"DGA - full": f"{last['value']:+.3f} +- {last['error']:.3f} nats"}, verdict,
@@ -111,10 +105,7 @@ def convergence(data: dict) -> Found:
 
 
 def noise(data: dict) -> Found:
-    """KL between the outputs without and with noise on the logits.
-
-    The claim is that DGA's is smaller.
-    """
+    """KL between the outputs without and with noise on logits; the claim is that DGA's is less."""
     found = {row["attention"]: row["kl"] for row in data["rows"]
              if (row["site"], row["sigma"], row["steps"]) == (SITE, SIGMA, STEPS)}
     full, dga = found["full attention"], found["DGA"]
@@ -196,8 +187,7 @@ SWEEPS: dict[str, dict[str, Mechanism]] = {
 class Latency(Study):
     """Measure the forward pass of a layer for every option of `SWEEPS`, beside full attention.
 
-    DGA samples the last 64 rows for its scores (Eq. 17); with all rows, choosing alone costs as
-    much as attention.
+    DGA samples the last 64 rows for its scores (Eq. 17); with all, choosing costs as much again.
     """
 
     length: int = option(LENGTH, "Tokens of the layer's text.", least=1, most=2**17)

@@ -21,10 +21,7 @@ QUICK = (16, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Study):
-    """Re-enact the papers' tables and figures at a small scale, and say what agrees.
-
-    What the files hold already is not measured again, so that an interrupted command continues.
-    """
+    """Re-enact the papers' tables and figures, where the files hold no measurement yet."""
 
     names: tuple[str, ...] = option((), "Such as cca-table7.", argument=True, metavar="NAME",
                                     shown="all")
@@ -38,14 +35,7 @@ class Reproduce(Study):
     list: bool = option(False, "List the tables and figures, and stop.")
 
     def run(self) -> dict[str, Any]:
-        """Train and measure the settings, seed by seed, and print each artefact's verdict.
-
-        Returns:
-            The measurements by trial, of each study by its file's name.
-
-        Raises:
-            ValueError: for an unknown name, or `quick` or `steps` without a folder.
-        """
+        """Measure seed by seed, print the verdicts; return the trials by the file's name."""
         check(self)
         artefacts = chosen(self.names)
         if self.list:

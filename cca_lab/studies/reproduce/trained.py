@@ -38,12 +38,7 @@ def _config() -> PreTrainedConfig:
 
 
 def arms_at(entries: int, methods: Mapping[str, str]) -> dict[str, Arm]:
-    """Return the arms of some mechanisms, each with the largest cache that fits a budget.
-
-    Args:
-        entries: keys, and as many values, for each KV head.
-        methods: mechanisms by label; "full" keeps everything.
-    """
+    """Return arms by label, with the largest caches of `entries` per KV head; "full" keeps all."""
     return {
         name: Arm(method,
                   {} if method == "full" else fitted(_config(), method, entries, LENGTH).options(),
@@ -257,11 +252,7 @@ TRAINED: dict[str, Artefact] = {artefact.name: artefact
 
 
 def chosen(names: Sequence[str]) -> list[Artefact]:
-    """Return the artefacts of some names, or all.
-
-    Raises:
-        ValueError: for an unknown name.
-    """
+    """Return the artefacts of some names, or all; ValueError for an unknown name."""
     for name in names:
         if name not in TRAINED:
             raise ValueError(f"name: got {name!r}, wanted one of {', '.join(TRAINED)}")
@@ -269,11 +260,7 @@ def chosen(names: Sequence[str]) -> list[Artefact]:
 
 
 def points(folder: Path) -> tuple[dict[str, list[dict]], dict[str, float]]:
-    """Return what `views.figures.training.frontier` draws: a line a method, and full attention.
-
-    Args:
-        folder: of the results.
-    """
+    """Return what `views.figures.training.frontier` draws: a line a method, and full attention."""
     study = json.loads((folder / study_file("short", BASE)).read_text(encoding="utf-8"))
     sizes = CacheSizes.of(_config())
 

@@ -16,11 +16,7 @@ from cca_lab.mechanisms.dga.selection import highest
 
 @dataclass(frozen=True, kw_only=True)
 class RandomFocal(DGA):
-    """DGA whose focal tokens are drawn at random (Table 5, "Randomly Selected").
-
-    The draw depends on the length, the KV heads and the option `seed`, not on the text: every row
-    sees its past only.
-    """
+    """DGA whose focal tokens are drawn, whatever the text (Table 5, "Randomly Selected")."""
 
     name: ClassVar[str] = "dga_random"
     title: ClassVar[str] = "DGA with random focal tokens"
@@ -46,8 +42,7 @@ class RandomFocal(DGA):
 class NoComplement(DGA):
     """DGA in which a row does not see the group it stands in (Table 7, "w/o comple. tokens").
 
-    It still sees itself: the first row would otherwise see nothing, and the paper does not say what
-    it sees.
+    It still sees itself: the paper does not say what the first row would see otherwise.
     """
 
     name: ClassVar[str] = "dga_open"

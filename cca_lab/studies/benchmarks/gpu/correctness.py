@@ -1,7 +1,7 @@
 """Correctness of the kernels at real sizes, against the dense backend in float64.
 
-Every buffer that PyTorch allocates uninitialised is filled with NaN first, so that an element which
-a kernel does not store is detected. Errors are measured locally, by blocks of 128 rows:
+Memory that PyTorch allocates uninitialised is NaN, so that what a kernel does not store is seen.
+Errors are measured by blocks of 128 rows:
 
     |got - wanted| of a block  <=  FACTOR * eps(dtype) * |wanted| of the block   (Euclidean norms)
 
@@ -33,8 +33,7 @@ SMALL = 1e-2  # smallest norm of a block in the error, as a share of the mean no
 def run(sizes: Sizes, section: Section) -> None:
     """Check attention, pooling, decoding and vertical-slash in every dtype; a row per case.
 
-    The other kernels of a dtype follow its first case: if compilation takes all the time, the last
-    cases are missing.
+    A dtype's other kernels follow its first case: if time runs out, the last cases are missing.
     """
     others = (("pooling", check_pooling), ("decoding", check_decoding), ("vertical-slash",
                                                                          check_vertical_slash))

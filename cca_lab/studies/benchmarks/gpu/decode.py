@@ -1,7 +1,7 @@
 """Speed of one row against a cache: the decode kernel and PyTorch's attention.
 
-Each is timed as launched from Python, and as a CUDA graph: a row takes some microseconds, less than
-Python needs to launch it, so only the graph shows the time on the GPU. Servers decode with graphs.
+Each is timed as launched from Python, and as a CUDA graph, as servers decode: a row takes some
+microseconds, less than Python needs to launch it.
 """
 
 from collections.abc import Callable

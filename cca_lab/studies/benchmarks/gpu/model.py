@@ -1,7 +1,7 @@
 """Speed of a stack of LLaMA2-7B's layers with random weights, full attention and CCA.
 
-It has as many layers as fit beside the full cache of the longest prompt. Every layer costs the
-same, so the ratios are those of the whole model, except for the embedding and the output layer.
+As many layers as fit beside the full cache of the longest prompt. Every layer costs the same, so
+the ratios are those of the whole model, but for the embedding and the output layer.
 """
 
 import torch
@@ -46,11 +46,7 @@ def free_bytes() -> int | None:
 
 
 def layers_that_fit(sizes: Sizes, free: int | None) -> int:
-    """Return how many layers fit into `free` bytes; at least 1.
-
-    The activations are six tensors of the inner width and twelve of the hidden width, for every
-    token.
-    """
+    """Return how many layers fit into `free` bytes; at least 1."""
     hidden, inner, _, vocabulary, most = sizes.model
     if free is None:
         return most

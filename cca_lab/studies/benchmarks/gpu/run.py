@@ -1,9 +1,8 @@
 """Check and measure the kernels on one GPU: `cca-lab study gpu --out FOLDER`, within ten minutes.
 
-Four sections run, each in a separate process with a time limit: a kernel that crashes the GPU or
-hangs ends only its section, whose results until then are on disk. All results are then gathered in
-FOLDER/gpu.json, compared with the targets, and drawn. Without a GPU the command runs only under
-Triton's interpreter, at tiny sizes, which tests the command but measures nothing.
+Each section runs in a process with a time limit: a kernel that crashes the GPU or hangs ends only
+its section, whose results until then are on disk. FOLDER/gpu.json gathers all, with the targets.
+Without a GPU it runs only under Triton's interpreter, at tiny sizes, which measures nothing.
 """
 
 import importlib
@@ -33,24 +32,15 @@ GRACE = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench(Study):
-    """Check and time the kernels on a GPU; TRITON_INTERPRET=1 tries it at tiny sizes without.
-
-    Attributes:
-        sizes: sizes to measure; by default the real ones, or the tiny ones under the interpreter.
-        apart: run each section in a separate process.
-    """
+    """Check and time the kernels on a GPU; TRITON_INTERPRET=1 tries it at tiny sizes without."""
 
     out: Path = option(REQUIRED, "Folder for gpu.json, a JSON file per section and the figures.",
                        output="folder")
-    sizes: Sizes | None = None
-    apart: bool = True
+    sizes: Sizes | None = None  # None: the real ones, or under the interpreter tiny ones
+    apart: bool = True  # each section in a separate process
 
     def run(self) -> dict[str, Any]:
-        """Run every section; compare the results with the targets, print and draw them.
-
-        Raises:
-            ValueError: if there is neither a GPU nor the interpreter.
-        """
+        """Run every section; compare the results with the targets, print and draw them."""
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         if not torch.cuda.is_available() and not interpreted:
             raise ValueError(

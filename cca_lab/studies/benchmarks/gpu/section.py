@@ -19,47 +19,25 @@ Setting = tuple[int, int]  # group, window
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of all sections.
-
-    Attributes:
-        name: "real" or "toy".
-        length: tokens of the correctness checks; not a multiple of any block.
-        check_heads: query and KV heads of these checks.
-        cases: their dtypes, mechanisms and head dimensions, the most important first.
-        check_setting: group and window of these checks.
-        check_pattern: tokens of the vertical-slash check, whose reference needs a full L x L
-            matrix, and its options.
-        lengths: L of speed, decoding and the model, in the order in which they are measured: if
-            time runs out, the last ones are missing.
-        heads: query heads and KV heads of the timed attention, as in LLaMA2-7B.
-        head_dim: its head dimension D.
-        settings: groups and windows of CCA; the targets concern the first one.
-        flex_lengths: lengths at which FlexAttention is compiled, which takes tens of seconds each.
-        product: rows and columns of the square matrices whose product is the peak.
-        copy: bytes of the copy that measures the bandwidth.
-        rounds: interleaved rounds; each time is the median over them.
-        least: shortest duration of one measurement, in seconds.
-        kv_heads: KV heads for the decode kernel, without and with grouped queries.
-        model: hidden size, inner size, heads, vocabulary and the most layers of the stack.
-    """
+    """Sizes of all sections."""
 
     name: str
-    length: int
-    check_heads: tuple[int, int]
-    cases: tuple[Case, ...]
-    check_setting: Setting
-    check_pattern: tuple[int, dict[str, int]]
-    lengths: tuple[int, ...]
-    heads: int
+    length: int  # tokens of the correctness checks; not a multiple of any block
+    check_heads: tuple[int, int]  # query and KV heads of these checks
+    cases: tuple[Case, ...]  # of these checks, the most important first
+    check_setting: Setting  # group and window of these checks
+    check_pattern: tuple[int, dict[str, int]]  # tokens of the vertical-slash check, and its options
+    lengths: tuple[int, ...]  # L of the other sections, those that may be left out last
+    heads: int  # of the timed attention, query and KV alike, as in LLaMA2-7B
     head_dim: int
-    settings: tuple[Setting, ...]
-    flex_lengths: tuple[int, ...]
-    product: int
-    copy: int
-    rounds: int
-    least: float
-    kv_heads: tuple[int, ...]
-    model: tuple[int, int, int, int, int]
+    settings: tuple[Setting, ...]  # groups and windows of CCA; the targets concern the first
+    flex_lengths: tuple[int, ...]  # where FlexAttention is compiled, tens of seconds each
+    product: int  # rows and columns of the square matrices whose product is the peak
+    copy: int  # bytes of the copy that measures the bandwidth
+    rounds: int  # interleaved; each time is their median
+    least: float  # shortest duration of one measurement, in seconds
+    kv_heads: tuple[int, ...]  # for the decode kernel, without and with grouped queries
+    model: tuple[int, int, int, int, int]  # hidden, inner, heads, vocabulary, most layers
 
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -88,12 +66,7 @@ BY_NAME = {sizes.name: sizes for sizes in (REAL, TOY)}
 
 
 class Section:
-    """Collects the results of a section; if the process dies, the results so far are on disk.
-
-    Args:
-        path: JSON file, written after every change of the results.
-        limit: seconds after which no new case begins.
-    """
+    """The results of a section, on disk as they come; after `limit` seconds no case begins."""
 
     def __init__(self, path: Path, limit: float) -> None:
         self.path, self.limit = path, limit

@@ -10,9 +10,7 @@ The contenders, on the same q, k, v, in rounds of rotating order:
     CCA, flex       the same by FlexAttention, compiled
     pooling         the pooling alone
 
-A rate is useful operations per second: those of the visible pairs (see `benchmarks.timing`), so
-masked pairs that a contender computes do not count. The targets concern its share of flash's rate
-at the same length.
+A rate is useful operations per second (see `benchmarks.timing`), for the targets over flash's.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The output of `cca-lab study gpu`: targets, tables, speed against length, the roofline.
 
-A kernel is compared with flash attention per visible pair: its useful operations per second over
-flash's, at the same length, in the same rounds. 7.9x is the paper's speed-up at 128K tokens
-(Section 4.4), there against an attention that is not named; here for the whole layer against flash.
+A kernel is compared with flash attention per visible pair, at the same length, in the same rounds.
+7.9x is the paper's speed-up at 128K tokens (Section 4.4), there against an attention that is not
+named; here for the whole layer against flash.
 """
 
 from pathlib import Path
@@ -129,11 +129,7 @@ def _number(value: float | None, form: str) -> str:
 def targets(sections: dict[str, dict]) -> list[dict[str, Any]]:
     """Evaluate every target at the longest length; `met` is None without a measurement.
 
-    Correctness is met once every case was checked: if some were left out, `met` is None unless one
-    is wrong.
-
-    Args:
-        sections: sections by name, each with its "rows".
+    Correctness is met once all cases are right; with some left out, it is None unless one is wrong.
     """
     correctness = sections.get("correctness", {})
     right = [row.get("right", False) for row in correctness.get("rows", [])]
