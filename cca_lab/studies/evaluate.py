@@ -86,7 +86,7 @@ def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length
 
 
 def question_tasks(tokenizer) -> tuple[MultiDocumentQA, ...]:
-    """Return the questions in a tokenizer's tokens; none, and a line on stderr, if it lacks names."""
+    """Return the questions in a tokenizer's tokens; none, and a note, if it lacks the names."""
     try:
         return MultiDocumentQA(tokenizer), VariedDocumentQA(tokenizer)
     except ValueError as error:

@@ -30,7 +30,7 @@ Report = Callable[[float, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A measurement with its settings as fields; a subclass gives `result`, `show`, perhaps `draw`."""
+    """A measurement, its settings as fields; a subclass gives `result`, `show`, perhaps `draw`."""
 
     out: Path | None = option(None, "JSON file to write.", output="file")
     default_file: ClassVar[

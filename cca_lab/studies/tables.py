@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 from cca_lab.files import models_folder, repository, results_folder
 from cca_lab.mechanisms import CCA, DGA, Full, LoCoCo, StreamingLLM
@@ -29,129 +31,131 @@ GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
 FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
-
-def _read(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8"))
+Row = dict[str, Any]
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def read_json(path: Path) -> Row:
+    """Return the content of a JSON file."""
+    content: Row = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def results(pattern: str) -> list[Row]:
+    """Return the contents of the files of results whose name matches a pattern."""
+    return [read_json(path) for path in sorted(results_folder().glob(pattern),
+                                               key=lambda path: path.stem)]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """Write a share as a percentage."""
     return f"{100 * value:.0f} %"
 
 
-def _mib(size: int | None) -> str:
-    return "-" if size is None else f"{size / 2**20:.0f}"
+def written(value: float | None, unit: float = 1, digits: int = 0) -> str:
+    """Write a number in units; a dash for None."""
+    return "-" if value is None else f"{value / unit:.{digits}f}"
 
 
 def models() -> str:
     """Return the table of the shipped base models: size, perplexity and exact match."""
     rows = []
     for path in sorted(models_folder().glob("*/pretraining.json")):
-        card = _read(path)
-        found = card["results"]
-        match = found["exact_match"][str(card["options"]["context"])]
+        card = read_json(path)
+        measured, context = card["results"], str(card["options"]["context"])
         rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
-                     str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
-                     f"{min(found['ngram_perplexity'].values()):.1f}",
-                     _percent(match["all"]["value"]),
+                     context, f"{measured['perplexity']['value']:.1f}",
+                     f"{min(measured['ngram_perplexity'].values()):.1f}",
+                     percent(measured["exact_match"][context]["all"]["value"]),
                      f"{card['seconds'] / 60:.0f} min, {card['device']}"])
-    return _table(["model", "parameters", "context", "perplexity", "best n-gram", "exact match",
-                   "trained in"],
-                  rows)
+    return table(["model", "parameters", "context", "perplexity", "best n-gram", "exact match",
+                  "trained in"], rows)
 
 
-def recovery() -> str:
+def recovery(shown: Callable[[Row], bool] = lambda trial: not is_variant(trial)) -> str:
     """Return the table of what the swap costs, and what finetuning recovers."""
-    return _recovery(lambda trial: not _variant(trial))
+    rows = []
+    for study in results("recovery-*.json"):
+        trials = {name: row for name, row in study["trials"].items() if shown(row["trial"])}
+        rows += [[f"`{study['model']}`", spoken(name), *mean.cells()]
+                 for name, mean in summaries(trials).items()]
+    return table(["model", "attention", *COLUMNS], rows)
 
 
 def variants() -> str:
     """Return the same table for CCA with other windows, groups and poolings."""
-    return _recovery(_variant)
+    return recovery(is_variant)
 
 
-def _variant(trial: dict) -> bool:
+def is_variant(trial: Row) -> bool:
+    """Return whether a trial has CCA with options that are not in the table `recovery`."""
     return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW}
                                                                     for g in GROUPS]
 
 
-def _recovery(shown: Callable[[dict], bool]) -> str:
-    rows = []
-    for path in sorted(results_folder().glob("recovery-*.json")):
-        found = _read(path)
-        trials = {name: row for name, row in found["trials"].items() if shown(row["trial"])}
-        for name, mean in summaries(trials).items():
-            rows.append([f"`{found['model']}`", spoken(name), *mean.cells()])
-    return _table(["model", "attention", *COLUMNS], rows)
-
-
 def finding() -> str:
     """Return the README's table: a swap's cost, and what finetuning recovers, in eight rows."""
-    study = _read(results_folder() / "recovery-gpt2-mini.json")
+    (study,) = results("recovery-gpt2-mini.json")
     chosen = {name: row for name, row in study["trials"].items()
               if row["trial"]["reading"]["varied"]
               and (row["trial"]["attention"] in ("full", "dga")
                    or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)}
     rows = [[spoken(name), *(mean.cells()[at] for at in (0, 2, 3, 5))]
             for name, mean in summaries(chosen).items()]
-    return _table(["attention", *(COLUMNS[at] for at in (0, 2, 3, 5))], rows)
+    return table(["attention", *(COLUMNS[at] for at in (0, 2, 3, 5))], rows)
 
 
 def attention() -> str:
     """Return the table of CCA against full attention on a CPU."""
-    found = _read(results_folder() / "attention-cpu.json")
+    (study,) = results("attention-cpu.json")
     rows = [[row["pass"], str(row["length"]), str(row["window"]), row["implementation"],
-             f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}", _percent(row["share"]),
-             _percent(row["full_of_peak"]), _percent(row["cca_of_peak"]),
-             _mib(row.get("full_peak")), _mib(row.get("cca_peak"))]
-            for row in found["rows"]]
-    rows.sort(key=lambda row: row[0])
-    where = "{cpu}, {threads} threads, torch {torch}".format_map(found["machine"])
-    shape = ", ".join(f"{name} {value}" for name, value in found["shape"].items())
-    header = ["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs",
-              "share", "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"]
-    return _table(header, rows) + (
-        f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds; peak: a product "
-        f"{found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
+             f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}", percent(row["share"]),
+             percent(row["full_of_peak"]), percent(row["cca_of_peak"]),
+             written(row.get("full_peak"), 2**20), written(row.get("cca_peak"), 2**20)]
+            for row in sorted(study["rows"], key=lambda row: row["pass"])]
+    where = "{cpu}, {threads} threads, torch {torch}".format_map(study["machine"])
+    shape = ", ".join(f"{name} {value}" for name, value in study["shape"].items())
+    return table(["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs",
+                  "share", "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"], rows) + (
+        f"\n{where}; {shape}; medians of {study['rounds']} interleaved rounds; peak: a product "
+        f"{study['roof']['product']}, {study['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
 
 
 def families() -> str:
     """Return the table of CCA against full attention in every file, at the lengths of all."""
-    files = [_read(path) for path in sorted(results_folder().glob("attention-*.json"))]
-    rows = [_family(found, row) for found in files for row in found["rows"]
-            if row["length"] in (8192, 16384)]
-    return _table([
-        "CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs",
-        "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"
-    ], rows) + "\n" + " ".join(
-        f"{found['machine']['cpu']}, {found['shape']['dtype']}: a product "
-        f"{found['roof']['product']} at "
-        f"{found['roof']['flops'] / 1e9:.0f} GFLOP/s, {found['machine']['threads']} threads, "
-        "medians of "
-        f"{found['rounds']} rounds." for found in files) + "\n"
-
-
-def _family(found: dict, row: dict) -> list[str]:
-    dtype, implementation, peak = found["shape"]["dtype"], row[
-        "implementation"], found["roof"]["flops"] / 1e9
-    tiles = tile_ratio(row["length"], found["shape"]["group"], row["window"], implementation, dtype)
-    return [found["machine"]["cpu"], dtype, row["pass"], str(row["length"]), str(row["window"]),
-            implementation, f"{1e3 * row['full_seconds']:.0f}", f"{1e3 * row['cca_seconds']:.0f}",
-            f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}", f"{tiles:.2f}",
-            _percent(row["share"]), _percent(row["ratio"] / tiles),
-            f"{row['full_of_peak'] * peak:.0f}", f"{row['cca_of_peak'] * peak:.0f}"]
+    rows, notes = [], []
+    for study in results("attention-*.json"):
+        cpu, dtype, roof = study["machine"]["cpu"], study["shape"]["dtype"], study["roof"]
+        peak = roof["flops"] / 1e9
+        notes.append(f"{cpu}, {dtype}: a product {roof['product']} at {peak:.0f} GFLOP/s, "
+                     f"{study['machine']['threads']} threads, medians of {study['rounds']} rounds.")
+        for row in study["rows"]:
+            if row["length"] not in (8192, 16384):
+                continue
+            tiles = tile_ratio(row["length"], study["shape"]["group"], row["window"],
+                               row["implementation"], dtype)
+            rows.append([cpu, dtype, row["pass"], str(row["length"]), str(row["window"]),
+                         row["implementation"], f"{1e3 * row['full_seconds']:.0f}",
+                         f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}",
+                         f"{row['pair_ratio']:.2f}", f"{tiles:.2f}", percent(row["share"]),
+                         percent(row["ratio"] / tiles), f"{row['full_of_peak'] * peak:.0f}",
+                         f"{row['cca_of_peak'] * peak:.0f}"])
+    return table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA",
+                  "pairs", "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"],
+                 rows) + "\n" + " ".join(notes) + "\n"
 
 
 def decode() -> str:
     """Return the table of one token's attention with each cache against a full cache, by length."""
-    found = _read(results_folder() / "decode-cpu.json")
-    lengths = sorted({row["length"] for row in found["rows"]})
-    by_cache: dict[tuple, dict[int, dict]] = {}
-    for row in found["rows"]:
+    (study,) = results("decode-cpu.json")
+    lengths = sorted({row["length"] for row in study["rows"]})
+    by_cache: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in study["rows"]:
         key = f"{row['heads']} / {row['kv_heads']} x {row['head_dim']}", row["cache"]
         by_cache.setdefault(key, {})[row["length"]] = row
     rows = []
@@ -160,125 +164,116 @@ def decode() -> str:
         rows.append([shape, cache, f"{1e3 * longest['seconds']:.2f}",
                      f"{longest['entry_ratio']:.1f}",
                      *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)])
-    header = ["heads / KV heads x head_dim", "cache", "ms a token, longest",
-              "full / its entries, longest", *(f"full / its time, {n // 1024}K" for n in lengths)]
-    return _table(header, rows) + (
-        f"\n{found['machine']['cpu']}, {found['machine']['threads']} threads, torch "
-        f"{found['machine']['torch']}; one layer, {found['dtype']}, caches filled with random "
-        f"content; medians of {found['rounds']} interleaved rounds of {found['tokens']} tokens.\n")
+    where = study["machine"]
+    return table(["heads / KV heads x head_dim", "cache", "ms a token, longest",
+                  "full / its entries, longest",
+                  *(f"full / its time, {n // 1024}K" for n in lengths)], rows) + (
+        f"\n{where['cpu']}, {where['threads']} threads, torch {where['torch']}; one layer, "
+        f"{study['dtype']}, caches filled with random content; medians of {study['rounds']} "
+        f"interleaved rounds of {study['tokens']} tokens.\n")
 
 
 def model() -> str:
     """Return the table of first token, next tokens and training step for each attention."""
-    found = _read(results_folder() / "model-cpu.json")
-    steps, prompts = ({row["attention"]: row for row in found["training"]},
-                      sorted({row["prompt"] for row in found["writing"]}))
+    (study,) = results("model-cpu.json")
+    prompts = sorted({row["prompt"] for row in study["writing"]})
+    writing = {(row["attention"], row["prompt"]): row for row in study["writing"]}
     rows = []
-    for name, step in steps.items():
-        own = {row["prompt"]: row for row in found["writing"] if row["attention"] == name}
-        cells = [(f"{1e3 * own[n]['first_seconds']:.0f}", f"{1e3 * own[n]['token_seconds']:.1f}")
-                 for n in prompts]
-        rows.append(
-            [name, *(cell for pair in cells for cell in pair), f"{step['tokens_a_second']:.0f}"])
-    header = ["attention",
-              *(text for n in prompts for text in (f"first token ms, {n} tokens", "next token ms")),
-              "training tokens / s"]
-    size = found["model"]
-    return _table(header, rows) + (
+    for step in study["training"]:
+        times = [writing[step["attention"], prompt] for prompt in prompts]
+        rows.append([step["attention"],
+                     *(f"{1e3 * row[key]:.{digits}f}" for row in times
+                       for key, digits in (("first_seconds", 0), ("token_seconds", 1))),
+                     f"{step['tokens_a_second']:.0f}"])
+    size = study["model"]
+    return table(["attention",
+                  *(text for n in prompts
+                    for text in (f"first token ms, {n} tokens", "next token ms")),
+                  "training tokens / s"], rows) + (
         f"\nGPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} "
-        f"M random weights; {found['device']}; medians of {found['rounds']} interleaved rounds.\n")
+        f"M random weights; {study['device']}; medians of {study['rounds']} interleaved rounds.\n")
 
 
 def compare() -> str:
     """Return the table of every mechanism on one model at an equal budget."""
-    found = _read(results_folder() / "compare-gpt2-mini.json")
+    (study,) = results("compare-gpt2-mini.json")
     rows = []
-    for row in found["rows"].values():
-        matches, size, decode = row["exact_match"], row["cache_bytes"], row["decode_seconds"]
+    for row in study["rows"].values():
+        matches, size = row["exact_match"], row["cache_bytes"]
         rows.append([row["title"], f"{row['perplexity']['value']:.1f}",
-                     *(_percent(matches[place]["value"]) for place in PLACES),
-                     _percent(matches["all"]["value"]),
+                     *(percent(matches[place]["value"]) for place in (*PLACES, "all")),
                      "all" if size is None else f"{size / 1024:.0f}",
-                     f"{1e3 * row['prefill_seconds']:.0f}",
-                     "-" if decode is None else f"{1e3 * decode:.1f}"])
-    header = ["mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB", "prefill ms",
-              "ms a token"]
-    return _table(header, rows) + (
-        f"\n{found['model']}, {found['length']} tokens, {found['entries']} entries a KV head, "
-        f"{found['questions']} questions a place; {found['device']}.\n")
+                     written(row["prefill_seconds"], 1e-3), written(row["decode_seconds"], 1e-3, 1)])
+    return table(["mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB",
+                  "prefill ms", "ms a token"], rows) + (
+        f"\n{study['model']}, {study['length']} tokens, {study['entries']} entries a KV head, "
+        f"{study['questions']} questions a place; {study['device']}.\n")
 
 
 def lengths() -> str:
     """Return the table of SmolLM2's perplexity by the length of the context."""
-    found = _read(results_folder() / "lengths-smollm2.json")
-    ends = found["buckets"]
+    (study,) = results("lengths-smollm2.json")
     rows = []
-    for name, row in found["rows"].items():
+    for name, row in study["rows"].items():
         title = spoken(label(row["attention"], {})) if row["swapped"] else name
-        marked = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
-        rows.append([title + marked, *(f"{one['value']:.1f}" for one in row["perplexity"])])
-    machine = found["rows"]["full"]["machine"]
-    return _table(["attention", *(f"{low} to {high}" for low, high in pairwise(ends))], rows) + (
-        f"\n{found['model']}, {found['windows']} windows of {found['length']} tokens, "
-        f"{found['entries']} entries a KV head if a cache can be sized; {machine['cpu']}, torch "
+        mark = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
+        rows.append([title + mark, *(f"{each['value']:.1f}" for each in row["perplexity"])])
+    machine = study["rows"]["full"]["machine"]
+    ends = pairwise(study["buckets"])
+    return table(["attention", *(f"{low} to {high}" for low, high in ends)], rows) + (
+        f"\n{study['model']}, {study['windows']} windows of {study['length']} tokens, "
+        f"{study['entries']} entries a KV head if a cache can be sized; {machine['cpu']}, torch "
         f"{machine['torch']}. * chooses from the whole text.\n")
 
 
 def needles() -> str:
     """Return the table of the answers that SmolLM2 finds at each depth, over all lengths."""
-    rows, found = [], {}
-    for path in sorted(results_folder().glob("needles-smollm2*.json"), key=lambda path: path.stem):
-        found = _read(path)
-        by_depth = [[cell["exact"] for cell in found["cells"] if cell["depth"] == depth]
-                    for depth in found["depths"]]
-        rows.append([found["model"],
-                     *(f"{sum(one['value'] * one['samples'] for one in cells):.0f} of "
-                       f"{sum(one['samples'] for one in cells)}" for cells in by_depth)])
-    return _table(["model", *(f"at {_percent(depth)}" for depth in found["depths"])], rows) + (
-        f"\n{found['task']}, prompts of {', '.join(map(str, found['lengths']))} tokens, "
-        f"{found['samples']} for each length and depth; {found['machine']['cpu']}.\n")
+    rows, study = [], {}
+    for study in results("needles-smollm2*.json"):
+        cells = [[cell["exact"] for cell in study["cells"] if cell["depth"] == depth]
+                 for depth in study["depths"]]
+        rows.append([study["model"],
+                     *(f"{sum(cell['value'] * cell['samples'] for cell in at_depth):.0f} of "
+                       f"{sum(cell['samples'] for cell in at_depth)}" for at_depth in cells)])
+    return table(["model", *(f"at {percent(depth)}" for depth in study["depths"])], rows) + (
+        f"\n{study['task']}, prompts of {', '.join(map(str, study['lengths']))} tokens, "
+        f"{study['samples']} for each length and depth; {study['machine']['cpu']}.\n")
 
 
 def wire() -> str:
     """Return the table of what travelled between processes, and of the largest error."""
-    found = _read(results_folder() / "wire.json")
-    rows = [[str(row["ranks"]), row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
-             "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
-             f"{row['ring_bytes'] / 1024:.0f}"]
-            for row in found["measured"]]
-    shape = found["shape"]
-    return _table([
-        "processes", "pieces", "largest error, float32", "KiB, closed form", "KiB on the wire",
-        "KiB, ring"
-    ], rows) + (
-        f"\n{found['length']} tokens, group size {found['group']}, window {found['window']}, "
+    (study,) = results("wire.json")
+    rows = [[str(row["ranks"]), row["balance"], f"{row['error']:.1e}", written(row["bytes"], 1024),
+             written(row["wire"], 1024), written(row["ring_bytes"], 1024)]
+            for row in study["measured"]]
+    shape = study["shape"]
+    return table(["processes", "pieces", "largest error, float32", "KiB, closed form",
+                  "KiB on the wire", "KiB, ring"], rows) + (
+        f"\n{study['length']} tokens, group size {study['group']}, window {study['window']}, "
         f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
-        f"sums over the processes, gloo; {found['machine']['cpu']}.\n")
+        f"sums over the processes, gloo; {study['machine']['cpu']}.\n")
 
 
 def wire_plan() -> str:
     """Return the table of a long text on many GPUs, planned by the closed forms."""
-    found = _read(results_folder() / "wire.json")
+    (study,) = results("wire.json")
     rows = [[row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}",
              f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"]
-            for row in found["planned"]]
-    shape = found["planned_shape"]
-    tokens, gpus = found["planned_size"]
-    return _table([
-        "method", "MB received", "MB of keys and values", "pairs over the mean",
-        "TFLOP of attention", "GB/s to hide"
-    ], rows) + (
+            for row in study["planned"]]
+    shape, (tokens, gpus) = study["planned_shape"], study["planned_size"]
+    return table(["method", "MB received", "MB of keys and values", "pairs over the mean",
+                  "TFLOP of attention", "GB/s to hide"], rows) + (
         f"\n{tokens} tokens on {gpus} GPUs, {shape['heads']} query and {shape['kv_heads']} KV "
-        "heads of "
-        f"{shape['head_dim']}, {shape['number']} bytes a number; attention at "
-        f"{found['flops'] / 1e12:.0f} TFLOP/s is "
-        "assumed for the last column.\n")
+        f"heads of {shape['head_dim']}, {shape['number']} bytes a number; attention at "
+        f"{study['flops'] / 1e12:.0f} TFLOP/s is assumed for the last column.\n")
 
 
-TABLES = {"finding": finding, "models": models, "recovery": recovery, "variants": variants,
-          "attention": attention, "compare": compare, "decode": decode, "model": model,
-          "lengths": lengths, "needles": needles, "wire": wire, "wire-plan": wire_plan,
-          "families": families}
+TABLES: dict[str, Callable[[], str]] = {
+    "finding": finding, "models": models, "recovery": recovery, "variants": variants,
+    "attention": attention, "compare": compare, "decode": decode, "model": model,
+    "lengths": lengths, "needles": needles, "wire": wire, "wire-plan": wire_plan,
+    "families": families}
+
 
 def marked_pages() -> list[Path]:
     """Return the README and every document that holds a marked table."""
@@ -289,7 +284,7 @@ def marked_pages() -> list[Path]:
 
 def updated(text: str) -> str:
     """Return a text with every marked table written again; ValueError for an unknown one."""
-    def fill(mark: re.Match) -> str:
+    def fill(mark: re.Match[str]) -> str:
         name = mark["name"]
         if name not in TABLES:
             raise ValueError(f"table: got {name!r}, wanted one of {', '.join(TABLES)}")
@@ -306,7 +301,7 @@ def write() -> list[Path]:
     return pages
 
 
-def reads():
+def reads() -> Figure:
     """Return the README's picture: what random queries read of 48 random keys."""
     q, k = torch.randn(2, 1, 1, LENGTH, HEAD_DIM, dtype=torch.float64,
                        generator=torch.Generator().manual_seed(0))
@@ -315,9 +310,8 @@ def reads():
 
 def draw() -> Path:
     """Draw the figures of README and docs/ again; return their folder."""
+    (compared,), (sweep,) = results("compare-gpt2-mini.json"), results("sweep-gpt2-mini.json")
     write_figure(repository() / READS, reads())
-    write_figure(repository() / COMPARISON,
-                 comparison(_read(results_folder() / "compare-gpt2-mini.json")["rows"]))
-    write_figure(repository() / RECIPES,
-                 recipes(*swept(_read(results_folder() / "sweep-gpt2-mini.json")["trials"])))
+    write_figure(repository() / COMPARISON, comparison(compared["rows"]))
+    write_figure(repository() / RECIPES, recipes(*swept(sweep["trials"])))
     return repository() / "docs"

@@ -93,7 +93,7 @@ def test_questions_are_paired_by_bits():
 
 
 def test_a_slope():
-    assert (rises([1, 2, 3]), rises([1, 3, 3]), rises([2, 1])) == (AGREES, DISAGREES, DISAGREES)
+    assert rises([1, 2, 3]) and not rises([1, 3, 3]) and not rises([2, 1])
 
 
 def test_what_counts_is_the_gap_to_the_control_not_the_loss():

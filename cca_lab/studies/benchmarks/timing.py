@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -84,6 +84,13 @@ def median_and_range(values: Sequence[float]) -> tuple[float, list[float]]:
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
     """Return above / below, round by round, since what slows a round slows both."""
     return [one / other for one, other in zip(above, below, strict=True)]
+
+
+def compared(times: Mapping[Name, Sequence[float]], name: Name, full: Name) -> dict[str, Any]:
+    """Return the seconds of a call, and those of full attention over them, with their ranges."""
+    time, time_range = median_and_range(times[name])
+    ratio, ratio_range = median_and_range(ratios(times[full], times[name]))
+    return {"seconds": time, "range": time_range, "ratio": ratio, "ratio_range": ratio_range}
 
 
 def useful_flops(pairs: int, heads: int, head_dim: int, kind: str = "forward") -> int:

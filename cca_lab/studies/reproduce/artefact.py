@@ -1,8 +1,11 @@
 """A paper's table or figure, re-enacted: its claim as an order of settings, and its test."""
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,8 @@ VERDICTS = (AGREES, DISAGREES, UNSEEN, ONE_SEED)
 RECIPES = {"short": 100, "long": 300, "plain": 300}  # optimizer steps
 STUDIES = {"short": "reproduce", "long": "recovery", "plain": "reproduce-plain"}
 QUICK_STEPS = 30
+ROWS: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("artefacts.toml").read_text(encoding="utf-8"))
 
 
 def study_file(recipe: str, model: str) -> str:
@@ -91,26 +96,26 @@ class Artefact:
 
     def rows(self, trials: Mapping[str, dict]) -> dict[str, list[dict]]:
         """Return the measurements of each setting in a study, one for each seed, by label."""
-        found = {}
+        by_label = {}
         for key, arm in self.arms.items():
             names = [arm.name(seed) for seed in range(100 if arm.strategy != "none" else 1)]
-            found[key] = [trials[name] for name in names if name in trials]
-        return {key: rows for key, rows in found.items() if rows}
+            if rows := [trials[name] for name in names if name in trials]:
+                by_label[key] = rows
+        return by_label
 
     def found(self, study: Mapping) -> Found | None:
         """Return what the file of a study says; None before anything was measured."""
         rows = self.rows(study["trials"])
         if not rows:
             return None
-        seeds = min(
-            (len(rows.get(key, [])) for key in self.order if self.arms[key].strategy != "none"),
-            default=0)
+        seeds = min((len(rows.get(key, [])) for key in self.order
+                     if self.arms[key].strategy != "none"), default=0)
         trained = any(arm.strategy != "none" for arm in self.arms.values())
         verdict = ONE_SEED if trained and seeds < 2 else ordering(rows, self.order, self.metric)
         devices = sorted({row.get("machine", study["machine"])["cpu"] for arm in rows.values()
                           for row in arm})
-        return Found({key: written(arm) for key, arm in rows.items()}, verdict, seeds,
-                     ", ".join(devices))
+        numbers = {key: written(arm) for key, arm in rows.items()}
+        return Found(numbers, verdict, seeds, ", ".join(devices))
 
 
 @dataclass(frozen=True)
@@ -131,18 +136,17 @@ class Converging(Artefact):
         shares, gaps = [], []
         for row, control in zip(*(rows[name] for name in self.order), strict=False):
             gap = np.subtract(row["curve"], control["curve"])
-            first, last = round(
-                self.early * len(gap)), gap[-len(gap) // 5:].mean()  # of the last fifth
+            first = round(self.early * len(gap))
+            last = gap[-len(gap) // 5:].mean()  # of the last fifth
             shares.append(float((gap[0] - gap[first]) / (gap[0] - last)))
             gaps.append((float(gap[0]), float(gap[first]), float(last)))
         mean = [sum(column) / len(column) for column in zip(*gaps, strict=True)]
         numbers = {"loss over the control's, first steps": f"{mean[0]:.3f} nats",
                    f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}",
                    "in the last fifth": f"{mean[2]:.3f}",
-                   "share of the gain that came early": ", ".join(f"{share:.0%}"
-                                                                  for share in shares)}
-        verdict = AGREES if min(shares) >= self.least else DISAGREES if max(
-            shares) < self.least else UNSEEN
+                   "share of the gain that came early": ", ".join(map("{:.0%}".format, shares))}
+        verdict = (AGREES if min(shares) >= self.least else
+                   DISAGREES if max(shares) < self.least else UNSEEN)
         return replace(base, numbers=numbers, verdict=verdict if base.seeds > 1 else ONE_SEED)
 
 
@@ -167,17 +171,6 @@ class Measured:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class OutOfReach:
-    """One artefact that nothing here can tell about, and what would be needed."""
-
-    name: str
-    paper: str
-    place: str
-    claim: str
-    why: str
-
-
 def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Difference | None:
     """Return the mean difference of two settings with its 95 % interval; None without a spread.
 
@@ -187,11 +180,11 @@ def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Dif
     if min(len(rows), len(others)) >= 2:
         count = min(len(rows), len(others))
         return paired(values(rows, metric)[:count], values(others, metric)[:count])
-    samples = [_samples(row[0], metric) for row in (rows, others)]
-    if any(sample is None for sample in samples):
+    first, second = (_samples(row[0], metric) for row in (rows, others))
+    if first is None or second is None:
         return None
-    found = bootstrap_mean(np.subtract(*samples))
-    return Difference(found.value, (found.high - found.low) / 2)
+    mean = bootstrap_mean(first - second)
+    return Difference(mean.value, (mean.high - mean.low) / 2)
 
 
 def _samples(row: dict, metric: str) -> np.ndarray | None:
@@ -203,8 +196,8 @@ def _samples(row: dict, metric: str) -> np.ndarray | None:
         return None
     bits = [np.unpackbits(np.frombuffer(bytes.fromhex(kind["hits"]), dtype=np.uint8))
             for kind in kinds]
-    return 1.0 - np.concatenate(
-        [found[:kind["all"]["samples"]] for found, kind in zip(bits, kinds, strict=True)])
+    return 1.0 - np.concatenate([right[:kind["all"]["samples"]]
+                                 for right, kind in zip(bits, kinds, strict=True)])
 
 
 def values(rows: Sequence[dict], metric: str) -> np.ndarray:

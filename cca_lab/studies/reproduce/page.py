@@ -60,7 +60,7 @@ spread of trainings, so nothing is concluded.
 
 def found_for(artefact: Artefact | Measured, folder: Path) -> Found | None:
     """Return what a folder of results says about an artefact; None if it holds nothing about it."""
-    file = folder / (artefact.file)
+    file = folder / artefact.file
     if not file.is_file():
         return None
     data = json.loads(file.read_text(encoding="utf-8"))
@@ -71,8 +71,7 @@ def page(folder: Path) -> str:
     """Return the page for a folder of results."""
     rows: dict[str, list[str]] = {paper: [] for paper in PAPERS}
     counts, later = dict.fromkeys(VERDICTS, 0), []
-    measured: list[Artefact | Measured] = [*TRAINED.values(), *MEASURED, *LATENCY]
-    for artefact in measured:
+    for artefact in (*TRAINED.values(), *MEASURED, *LATENCY):
         found = found_for(artefact, folder)
         if found is None:
             later.append(f"* {artefact.paper}, {artefact.place}: {artefact.claim}")
@@ -87,10 +86,10 @@ def page(folder: Path) -> str:
             text += [f"\n## {paper[0].upper() + paper[1:]}\n",
                      "| artefact | claim | printed | here | verdict | why |",
                      "| --- | --- | --- | --- | --- | --- |", *rows[paper]]
-    text += [recall(folder)]
-    text += ["\n## Out of reach\n", "| artefact | claim | what it would take |",
-             "| --- | --- | --- |"]
-    text += [f"| {one.paper}, {one.place} | {one.claim} | {one.why} |" for one in OUT_OF_REACH]
+    text += [recall(folder), "\n## Out of reach\n", "| artefact | claim | what it would take |",
+             "| --- | --- | --- |",
+             *(f"| {each.paper}, {each.place} | {each.claim} | {each.why} |"
+               for each in OUT_OF_REACH)]
     text += ["\n## Not measured yet\n", *later] if later else []
     return "\n".join(text) + "\n"
 
@@ -101,29 +100,25 @@ def recall(folder: Path) -> str:
     if result is None:
         return ""
     task, recipe = result["task"], result["recipe"]
-    found = lines(result)
-    pooled = {name: next((100 * line.mean for line in found
-                          if line.options == f"{name} group=2 window=1"),
-                         None)
-              for name in ("mean_pooling", "cca")}
-    read = "" if None in pooled.values() else "\n" + RECALL_READ.format(mean=pooled["mean_pooling"],
-                                                                        cca=pooled["cca"])
+    measured = lines(result)
+    percent = {line.options: 100 * line.mean for line in measured}
+    mean, cca = (percent.get(f"{name} group=2 window=1") for name in ("mean_pooling", "cca"))
+    read = "\n" + RECALL_READ.format(mean=mean, cca=cca) if mean and cca else ""
     rows = [f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | "
-            f"{len(line.accuracies)} |" for line in found]
-    return RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"],
-                              steps=recipe["steps"],
-                              published=result["published"]["accuracy"]) + "\n".join(rows) + read
+            f"{len(line.accuracies)} |" for line in measured]
+    text = RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"],
+                              steps=recipe["steps"], published=result["published"]["accuracy"])
+    return text + "\n".join(rows) + read
 
 
 def _row(artefact: Artefact | Measured, found: Found) -> str:
-    printed = artefact.printed if isinstance(artefact, Artefact) else {}
-    unit = f" ({artefact.unit})" if isinstance(artefact, Artefact) and printed else ""
-    command = f"cca-lab study reproduce {artefact.name}" if isinstance(
-        artefact, Artefact) else artefact.command
+    printed, command = "-", getattr(artefact, "command", f"cca-lab study reproduce {artefact.name}")
+    if isinstance(artefact, Artefact) and artefact.printed:
+        printed = "; ".join(f"{key}: {value:g}" for key, value in artefact.printed.items())
+        printed += f" ({artefact.unit})"
     seeds = f"; {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
     here = "; ".join(f"{label}: {numbers}" for label, numbers in found.numbers.items())
-    cells = [f"{artefact.place}", artefact.claim,
-             "; ".join(f"{k}: {v:g}" for k, v in printed.items()) + unit or "-",
+    cells = [artefact.place, artefact.claim, printed,
              f"{here}{seeds}; {found.device}; `{command}`", f"**{found.verdict}**", artefact.why]
     return f"| {' | '.join(cells)} |"
 
@@ -133,8 +128,8 @@ def write() -> Path:
     path = repository() / PAGE
     path.write_text(page(results_folder()), encoding="utf-8")
     curves, full = points(results_folder())
-    write_figure(repository() / FRONTIER, frontier(curves, full,
-                                                   "keys and values of the model, KiB"))
+    write_figure(repository() / FRONTIER,
+                 frontier(curves, full, "keys and values of the model, KiB"))
     if (found := continued(results_folder() / RECALL, {})) is not None:
         write_figure(repository() / RECALL_FIGURE, figure_of(found))
     return path

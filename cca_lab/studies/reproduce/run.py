@@ -46,8 +46,7 @@ class Reproduce(Study):
         if (self.quick or self.steps is not None) and self.out is None:
             raise ValueError(
                 "out: got none, wanted a folder, so that quick results do not stand among the "
-                "shipped "
-                "ones")
+                "shipped ones")
         seeds, steps = self.seeds, self.steps
         if self.quick:
             seeds, steps = 1, QUICK_STEPS if steps is None else steps

@@ -53,9 +53,9 @@ class NoComplement(DGA):
         focal = self.select(q, k, scale=call.scale) if call.selection is None else call.selection
         (part,) = super().columns(q, k, v, call._replace(selection=focal))
         visible = part.visible.clone()  # (b, h, L, 3, 2): focal, pooled, raw
-        own = (~focal).long().repeat_interleave(visible.shape[1] // focal.shape[1],
-                                                dim=1)  # 0 where a row is focal
-        visible[..., 2, 0] = visible[..., 2, 1] - own
+        itself = (~focal).long()  # 0 where a row is focal
+        itself = itself.repeat_interleave(visible.shape[1] // focal.shape[1], dim=1)
+        visible[..., 2, 0] = visible[..., 2, 1] - itself
         return [replace(part, visible=visible)]
 
 
