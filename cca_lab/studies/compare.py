@@ -46,8 +46,7 @@ class Compare(Continued, ModelStudy):
         if evaluation.length < DECODED + LEAST:
             raise ValueError(
                 f"length: got {evaluation.length}, wanted at least {DECODED + LEAST}: {DECODED} "
-                "tokens "
-                "are decoded after a prompt; give a longer one")
+                "tokens are decoded after a prompt; give a longer one")
         return evaluation
 
     def settings(self) -> dict[str, Any]:
@@ -71,9 +70,8 @@ class Compare(Continued, ModelStudy):
         torch.manual_seed(0)
         swap_attention(model, mechanism)
         try:
-            row = self.evaluation.measure(model)
-            row |= times(model, name,
-                         self.evaluation.stream[:self.evaluation.length].to(model.device))
+            ids = self.evaluation.stream[:self.evaluation.length].to(model.device)
+            row = self.evaluation.measure(model) | times(model, name, ids)
         finally:
             swap_attention(model, "full")
         return {"title": mechanism.title, "options": mechanism.options(),
@@ -99,13 +97,13 @@ class Compare(Continued, ModelStudy):
             f"{result['device']}", columns, rows)
 
 
-def times(model: PreTrainedModel, name: str, ids: torch.Tensor) -> dict:
+def times(model: PreTrainedModel, name: str, ids: torch.Tensor) -> dict[str, Any]:
     """Return the cache's bytes after the prompt, and median seconds of prefill and of a token."""
     cached = name in CACHES or name == "full"
     prompt, rest = ids[:-DECODED], ids[-DECODED:]
     written = [write(model, new_cache(model, name) if cached else None, prompt, rest)
                for _ in range(ROUNDS)]
-    decodes = [seconds for one in written for seconds in one.tokens]
+    decodes = [seconds for text in written for seconds in text.tokens]
     return {"cache_bytes": written[-1].nbytes,
-            "prefill_seconds": statistics.median(one.first for one in written),
+            "prefill_seconds": statistics.median(text.first for text in written),
             "decode_seconds": statistics.median(decodes) if decodes else None}

@@ -9,6 +9,7 @@ a row's loss would depend on tokens after it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from transformers import PreTrainedTokenizerBase
 from cca_lab.files import models_folder
 from cca_lab.models import load_pretrained
 from cca_lab.models.evaluate import perplexity
-from cca_lab.models.finetune import FinetuneConfig, Finetuner
+from cca_lab.models.finetune import Finetuner
 from cca_lab.models.mini import new_model
 from cca_lab.models.plugin import swap_attention
 from cca_lab.models.pretrain import tokenize
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import device_name, print_table, training_progress
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.study import MOST_SEEDS, ModelStudy, Study, option_of
@@ -54,8 +56,8 @@ class Budget:
     heads: int = 2
 
 
-def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, held_out: Tensor,
-          tokenizer: PreTrainedTokenizerBase) -> list[float]:
+def learn(name: str, options: dict[str, Any], seed: int, budget: Budget, train: Tensor,
+          held_out: Tensor, tokenizer: PreTrainedTokenizerBase) -> list[float]:
     """Train one model; return held-out losses in nats, at first and every `budget.every` steps."""
     torch.manual_seed(seed)
     model = new_model(budget.family, vocabulary=len(tokenizer), context=budget.length,
@@ -65,9 +67,9 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
     losses = []
 
     def measure() -> None:
-        found = perplexity(model, held_out, length=budget.length, windows=budget.windows,
-                           batch=budget.windows)
-        losses.append(float(np.log(found.value)))
+        estimate = perplexity(model, held_out, length=budget.length, windows=budget.windows,
+                              batch=budget.windows)
+        losses.append(float(np.log(estimate.value)))
 
     config = FinetuneConfig(steps=budget.steps, learning_rate=budget.rate, warmup=budget.warmup,
                             save_every=0, grow=0.0, precision="float32")
@@ -79,19 +81,17 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
     return losses
 
 
-def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: Budget,
+def compare(arms: Mapping[str, tuple[str, dict[str, Any]]], seeds: Sequence[int], budget: Budget,
             train: Tensor, held_out: Tensor, tokenizer: PreTrainedTokenizerBase,
             report: Callable[[int, str], None] = lambda done, text: None) -> dict[str, np.ndarray]:
     """Train every condition with every seed; return losses, (seeds, measurements) each."""
     losses: dict[str, list[list[float]]] = {condition: [] for condition in arms}
-    done = 0
-    for seed in seeds:
-        for condition, (name, options) in arms.items():
-            report(done, f"{condition}, seed {seed}")
-            losses[condition].append(learn(name, options, seed, budget, train, held_out, tokenizer))
-            done += 1
-    report(done, "")
-    return {condition: np.array(found) for condition, found in losses.items()}
+    for done, (seed, condition) in enumerate(product(seeds, arms)):
+        report(done, f"{condition}, seed {seed}")
+        name, options = arms[condition]
+        losses[condition].append(learn(name, options, seed, budget, train, held_out, tokenizer))
+    report(len(seeds) * len(arms), "")
+    return {condition: np.array(losses[condition]) for condition in arms}
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,12 @@ class Convergence(Study):
         check_sizes(steps=(self.steps, 2 * self.budget.every, 10**6))
         budget = replace(self.budget, steps=self.steps)
         _, tokenizer = load_pretrained(models_folder() / TOKENIZER, "full")
+        assert tokenizer is not None  # a shipped model has one
         corpus = load_corpus(self.text)
-        streams = (tokenize(side, tokenizer) for side in (corpus.train, corpus.validation))
+        train, held_out = (tokenize(side, tokenizer) for side in (corpus.train, corpus.validation))
         with training_progress("convergence", self.seeds * len(CONDITIONS)) as report:
-            losses = compare(CONDITIONS, range(self.seeds), budget, *streams, tokenizer, report)
+            losses = compare(CONDITIONS, range(self.seeds), budget, train, held_out, tokenizer,
+                             report)
         full, rows = losses["full attention"], {}
         at = [index * budget.every for index in range(full.shape[1])]
         for condition, curves in losses.items():
@@ -163,9 +165,9 @@ class Convergence(Study):
                 differences = [paired(curves[:, index], full[:, index]) for index in range(len(at))]
                 row["minus_full"] = [asdict(difference) for difference in differences]
                 row["verdict"] = differences[-1].verdict
-                row["steps_to_full's_last_loss"] = [steps_to(curve, reference[-1], budget.every)
-                                                    for curve, reference in zip(curves, full,
-                                                                                strict=True)]
+                row["steps_to_full's_last_loss"] = [
+                    steps_to(curve, reference[-1], budget.every)
+                    for curve, reference in zip(curves, full, strict=True)]
             rows[condition] = row
         return {"budget": asdict(budget), "seeds": self.seeds, "at_step": at,
                 "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},

@@ -214,7 +214,8 @@ class Evaluate(SwappedStudy):
     def show(self, result: Mapping[str, Any]) -> None:
         """Print the measurement, and the scores of the tasks."""
         title = f"{result['model']}, {result['length']} tokens"
-        print_evaluations({str(self.mechanism): result}, f"{title}, {result['corpus']['name']}")
+        print_evaluations({str(self.mechanism): dict(result)},
+                          f"{title}, {result['corpus']['name']}")
         if "tasks" in result:
             print_answers(result["tasks"], f"{result['model']}, {self.mechanism}, prompts of "
                                            f"{result['length']} tokens")

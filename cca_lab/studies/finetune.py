@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -40,8 +41,9 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
             f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's context, "
             "and the text there is); give another length")
     shift = min(reading.shift, length // SHIFTED if tasks else length - 1)
-    kinds = tuple(PackedExamples(task, tokenizer, length - shift)
-                  for task in tasks) or question_tasks(tokenizer)[: 1 + reading.varied]
+    kinds: tuple[Any, ...] = tuple(PackedExamples(task, tokenizer, length - shift)
+                                   for task in tasks)
+    kinds = kinds or question_tasks(tokenizer)[:1 + reading.varied]
     return Mixture(stream, kinds, length, reading.rows, reading.text_share, reading.seed, shift)
 
 
@@ -69,16 +71,14 @@ class Finetune:
         """Load a model, swap its attention, train and save it; return its steps' records."""
         check(self)
         quiet()
-        logging.getLogger("accelerate").setLevel(
-            logging.ERROR)  # its warning about tied weights is expected
+        logging.getLogger("accelerate").setLevel(logging.ERROR)  # it warns about tied weights
         options = given(self.attention, self.option, group=self.group, window=self.window)
         config, reading, out = self.config, self.reading, self.out
         if (out / "config.json").exists():
             raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
         if (out / "state").exists() and not self.resume:
-            raise ValueError(
-                f"out: {out} holds a run already; continue it with --resume, or choose another "
-                "folder")
+            raise ValueError(f"out: {out} holds a run already; continue it with --resume, or "
+                             "choose another folder")
         tasks = chosen_tasks(self.task, self.difficulty)
         torch.manual_seed(reading.seed)
         model, tokenizer = load_pretrained(self.model)
@@ -91,28 +91,26 @@ class Finetune:
         if self.resume:
             finetuner.resume()
         elif main:
-            (out / "log.jsonl").unlink(
-                missing_ok=True)  # of a run that stopped before its first checkpoint
+            # of a run that stopped before its first checkpoint
+            (out / "log.jsonl").unlink(missing_ok=True)
         if main:
             Console(stderr=True).print(work_ahead(finetuner), highlight=False)
             note_full(attention_of(model), mixture.length)
             note_left_out(corpus)
-            for task in tasks:
+            for task in tasks if tokenizer is not None else ():
                 note_too_long(task, tokenizer, mixture.length - mixture.shift)
         title = f"finetuning {Path(self.model).name}, {self.attention}, {config.strategy}"
         try:
             records = run_with_progress(finetuner, title)
         except KeyboardInterrupt:
             saved = (out / "state").exists()
-            Console(stderr=True).print(f"stopped; saved in {out}, continue with --resume" if saved
-                                       else "stopped; nothing saved yet", highlight=False,
-                                       soft_wrap=True)
+            told = f"saved in {out}, continue with --resume" if saved else "nothing saved yet"
+            Console(stderr=True).print(f"stopped; {told}", highlight=False, soft_wrap=True)
             raise SystemExit(130) from None
         if main:
             if not records:
-                print(
-                    f"nothing left to do: the run stands at step {finetuner.step} of {config.steps}"
-                )
+                print(f"nothing left to do: the run stands at step {finetuner.step} of "
+                      f"{config.steps}")
             print(f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model "
                   f"{out / 'model'}")
         return records
@@ -128,8 +126,9 @@ def run_with_progress(finetuner: Finetuner, title: str) -> list[dict]:
 
 def progress_text(record: dict) -> str:
     """Return a step's losses and speed in a few words, with a warning if the text loss rises."""
-    text = (f"text {_loss(record['text_loss'])}  questions {_loss(record['task_loss'])}  "
-            f"{record['tokens_per_second']:.0f} tokens/s")
+    text, task = ("-" if loss is None else f"{loss:.2f}"
+                  for loss in (record["text_loss"], record["task_loss"]))
+    text = f"text {text}  questions {task}  {record['tokens_per_second']:.0f} tokens/s"
     return text + ("  DIVERGING: lower the learning rate" if record["rising"] else "")
 
 
@@ -137,15 +136,10 @@ def work_ahead(finetuner: Finetuner) -> str:
     """Return in one line the device, the attention, the precision and the amount of data."""
     machine, mixture = machine_facts(), finetuner.mixture
     name = attention_of(finetuner.accelerator.unwrap_model(finetuner.model)).name
-    path = "PyTorch's" if name == "full" else "kernels" if machine["gpu"] else machine[
-        "cpu_attention"]
+    path = ("PyTorch's" if name == "full" else
+            "kernels" if machine["gpu"] else machine["cpu_attention"])
     processes = finetuner.accelerator.num_processes
-    return (
-        f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} "
-        f"threads{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention "
-        f"({path}), {finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x "
-        f"{mixture.length} tokens")
-
-
-def _loss(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    each = f" in each of {processes} processes" if processes > 1 else ""
+    return (f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} "
+            f"threads{each}, {name} attention ({path}), {finetuner.precision}; "
+            f"{finetuner.config.steps} steps of {mixture.rows} x {mixture.length} tokens")

@@ -8,14 +8,7 @@ import torch
 
 from cca_lab.attention import statistics
 from cca_lab.models import attention_maps
-from cca_lab.reporting import (
-    command_line,
-    device,
-    device_name,
-    machine,
-    print_table,
-    training_progress,
-)
+from cca_lab.reporting import command_line, device, device_name, machine, print_table, training_progress
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
 from cca_lab.studies.study import ModelStudy
@@ -44,18 +37,18 @@ class Heads(ModelStudy):
         """Measure each text; return the means."""
         model, half = self.loaded[0], self.length // 2
         check_sizes(length=(self.length, 2 * NEAR, self.context))
-        sums: dict[str, list[torch.Tensor]] = {"k90": [], "effective": [], "sink": [], "far": []}
+        sums: dict[str, list[torch.Tensor]] = {}
         texts = texts_of(self.held_out, self.texts, self.length).to(device())
         with training_progress(f"heads, {self.name}", len(texts)) as report:
             for done, ids in enumerate(texts):
                 report(done, "")
                 maps = attention_maps(model, ids).cpu()  # (layers, H, L, L)
                 rows = statistics.summarise(maps, first_row=half)
-                numbers = (rows.k90, rows.effective_tokens,
-                           maps[..., half:, :SINK].sum(-1).mean(-1),
-                           statistics.mass_beyond(maps, NEAR, sinks=SINK)[..., half:].mean(-1))
-                for values, new in zip(sums.values(), numbers, strict=True):
-                    values.append(new.double())
+                far = statistics.mass_beyond(maps, NEAR, sinks=SINK)
+                for name, numbers in {"k90": rows.k90, "effective": rows.effective_tokens,
+                                      "sink": maps[..., half:, :SINK].sum(-1).mean(-1),
+                                      "far": far[..., half:].mean(-1)}.items():
+                    sums.setdefault(name, []).append(numbers.double())
             report(len(texts), "")
         return {"model": self.name, "texts": len(texts), "length": self.length,
                 "command": command_line(), "machine": machine(), "corpus": self.about_text(),
@@ -115,7 +108,8 @@ class Sparsity(ModelStudy):
             f"P_sparse by rate; L95 at rho = {rho:g}", columns, rows)
         if result["length"] < LONGEST:
             print(f"The paper's curves run to L = {LONGEST}; these end at {result['length']}.")
-        print(f"written: {self.file.name}")
+        if self.file is not None:
+            print(f"written: {self.file.name}")
 
 
 def _length(length: int | None) -> str:

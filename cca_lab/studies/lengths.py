@@ -66,8 +66,7 @@ class Lengths(Continued, ModelStudy):
             if name in MECHANISMS:
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
-                    "model "
-                    f"otherwise, such as {name}-finetuned")
+                    f"model otherwise, such as {name}-finetuned")
         names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
                                              if name != "full" and not mechanism.training_only)]
         return dict.fromkeys(names) | trained
@@ -79,11 +78,10 @@ class Lengths(Continued, ModelStudy):
         else:
             model = self.loaded[0]
             torch.manual_seed(0)  # of a mechanism's own weights
-            options = fitted(model.config, name, self.entries,
-                             self.length).options() if fits(name) else {}
-            swap_attention(model, mechanism_of(name, options))
-        return {"swapped": cell is None, "machine": machine(),
-                **losses_of(model.to(device()), self.ids)}
+            swap_attention(model, fitted(model.config, name, self.entries, self.length)
+                           if fits(name) else mechanism_of(name, {}))
+        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
+        return {"swapped": cell is None, "machine": machine(), **losses_of(model, self.ids)}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print perplexity by context length, a row for each mechanism."""
@@ -105,10 +103,10 @@ def buckets(length: int) -> list[int]:
 def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
     """Return mean loss and perplexity of each bucket, ids (windows, length), as JSON."""
     edges, mechanism = buckets(ids.shape[1]), attention_of(model)
-    found = np.stack([token_losses(model, row) for row in ids])  # (windows, length - 1)
+    losses = np.stack([token_losses(model, row) for row in ids])  # (windows, length - 1)
     # token t is predicted from t tokens, and stands at index t - 1
-    means = np.stack([found[:, max(0, low - 1):high - 1].mean(1) for low, high in pairwise(edges)],
-                     axis=1)
+    means = np.stack([losses[:, max(0, low - 1):high - 1].mean(1)
+                      for low, high in pairwise(edges)], axis=1)
     return {"attention": mechanism.name, "options": mechanism.options(),
             "causal_scope": mechanism.causal_scope, "losses": means.round(5).tolist(),
             "perplexity": [asdict(bootstrap_mean(column, np.exp)) for column in means.T]}
@@ -118,10 +116,9 @@ def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
 def token_losses(model: PreTrainedModel, ids: Tensor) -> np.ndarray:
     """Return the loss of tokens after the first, (L - 1,) in nats; few logits at a time."""
     model.eval()
-    hidden = model.base_model(input_ids=ids[None],
-                              use_cache=False).last_hidden_state[0, :-1]  # (L-1, width)
-    head = model.get_output_embeddings()
-    parts = [F.cross_entropy(head(some).float(), targets, reduction="none")
-             for some, targets in zip(hidden.split(HIDDEN_AT_ONCE), ids[1:].split(HIDDEN_AT_ONCE),
-                                      strict=True)]
-    return torch.cat(parts).double().cpu().numpy()
+    head, output = model.get_output_embeddings(), model.base_model(ids[None], use_cache=False)
+    chunks = zip(output.last_hidden_state[0, :-1].split(HIDDEN_AT_ONCE),
+                 ids[1:].split(HIDDEN_AT_ONCE), strict=True)
+    losses = [F.cross_entropy(head(hidden).float(), targets, reduction="none")
+              for hidden, targets in chunks]
+    return torch.cat(losses).double().cpu().numpy()

@@ -36,8 +36,7 @@ PUBLISHED = {
     "source": "Arora et al., Zoology, ICLR 2024, Figure 2: attention solves every length at every "
               "width; its training stops at an accuracy of 0.99"}
 QUICK = ("cca", "streaming_llm")
-SELECTING = ("dga", "h2o"
-             )  # they keep tokens by their scores, and no gradient flows through the choice
+SELECTING = ("dga", "h2o")  # by scores, and no gradient flows through the choice
 LEAST_ENTRIES = 4
 
 
@@ -91,8 +90,8 @@ class Recall(Continued):
     def planned(self) -> tuple[dict[str, RecallCell], list[str]]:
         """What is trained, by name and seed by seed, and the budgets that are too small."""
         names = tuple(dict.fromkeys(self.attention or (QUICK if self.quick else NAMES)))
-        shares = self.length // 4, self.length // 2, 3 * self.length // 4
-        budgets = sorted(set(self.entries or shares[slice(1, 2) if self.quick else slice(None)]))
+        quarters = (2, ) if self.quick else (1, 2, 3)
+        budgets = sorted(set(self.entries or (share * self.length // 4 for share in quarters)))
         check_sizes(entries=(budgets, LEAST_ENTRIES, self.length))
         config = new_model(self.task, self.recipe).config
         sizes = CacheSizes.of(config)
@@ -103,8 +102,7 @@ class Recall(Continued):
                  *((each, budget) for _, budget, fitting in chosen for each in fitting)]
         cells = [RecallCell(mechanism, budget, largest_bytes(mechanism, self.length, sizes), seed)
                  for seed in range(self.seeds) for mechanism, budget in pairs]
-        return {cell.name: cell
-                for cell in cells}, missing  # two budgets may lead to the same choice
+        return {cell.name: cell for cell in cells}, missing  # two budgets may lead to one choice
 
     def settings(self) -> dict[str, Any]:
         """Return the task and the recipe."""
@@ -120,9 +118,8 @@ class Recall(Continued):
 
     def measure(self, name: str, cell: RecallCell, report: Report) -> dict[str, Any]:
         """Train one cell; "selecting" says what `SELECTING` says."""
-        run = learn(
-            self.task, cell.mechanism, self.recipe, cell.seed,
-            lambda step, accuracy: report(step / self.recipe.steps, f"{100 * accuracy:.0f} %"))
+        run = learn(self.task, cell.mechanism, self.recipe, cell.seed, lambda step, accuracy:
+                    report(step / self.recipe.steps, f"{100 * accuracy:.0f} %"))
         return {"attention": cell.mechanism.name, "options": cell.mechanism.options(),
                 "entries": cell.entries, "state_bytes": cell.state_bytes, "seed": cell.seed,
                 "accuracy": run.accuracy, "solved": run.accuracy >= self.recipe.solved,
@@ -171,18 +168,17 @@ def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> li
         raise ValueError(f"attention: got {name!r}, wanted full or one of {', '.join(NAMES)}")
     sizes = CacheSizes.of(config)
     budget = sizes.layers * sizes.entries(entries)
-    fitting = [one for one in choices(name, entries, length)
-               if largest_bytes(one, length, sizes) <= budget]
+    fitting = [choice for choice in choices(name, entries, length)
+               if largest_bytes(choice, length, sizes) <= budget]
     if not fitting:
         return []
-    if issubclass(MECHANISMS[name], Grouped):
-        grouped = [one for one in fitting if isinstance(one, Grouped)]
-        smallest = min(grouped, key=lambda one: (one.group, -one.window))
-        widest = max(grouped, key=lambda one: (one.window, -one.group))
+    if grouped := [choice for choice in fitting if isinstance(choice, Grouped)]:
+        smallest = min(grouped, key=lambda choice: (choice.group, -choice.window))
+        widest = max(grouped, key=lambda choice: (choice.window, -choice.group))
         return [smallest] if smallest.group == widest.group else [smallest, widest]
     if name == "dga":
-        return [max(fitting, key=lambda one: focal(one, length))]
-    return [max(fitting, key=lambda one: largest_bytes(one, length, sizes))]
+        return [max(fitting, key=lambda choice: focal(choice, length))]
+    return [max(fitting, key=lambda choice: largest_bytes(choice, length, sizes))]
 
 
 def choices(name: str, entries: int, length: int) -> Iterator[Mechanism]:
@@ -230,12 +226,12 @@ class Line:
 
 def lines(result: Mapping[str, Any]) -> list[Line]:
     """Return the trials of a file, those of the same options together, in order."""
-    found: dict[tuple[str, int | None], Line] = {}
+    by_options: dict[tuple[str, int | None], Line] = {}
     for row in result["trials"].values():
         words = label(row["attention"], row["options"])
         line = Line(row["attention"], row["entries"], row["state_bytes"], words, [])
-        found.setdefault((words, row["entries"]), line).accuracies.append(row["accuracy"])
-    return list(found.values())
+        by_options.setdefault((words, row["entries"]), line).accuracies.append(row["accuracy"])
+    return list(by_options.values())
 
 
 def points(result: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
@@ -243,17 +239,17 @@ def points(result: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
     best: dict[tuple[str, int | None], Line] = {}
     for line in lines(result):
         key = line.attention, line.entries
-        best[key] = max(best.get(key, line), line, key=lambda one: one.mean)
-    found: dict[str, dict[int, list[float]]] = {}
-    for line in best.values():
-        found.setdefault(line.attention, {})[line.state_bytes] = line.accuracies
-    return {attention: dict(sorted(by_size.items())) for attention, by_size in found.items()}
+        best[key] = max(best.get(key, line), line, key=lambda each: each.mean)
+    curves: dict[str, dict[int, list[float]]] = {}
+    for line in sorted(best.values(), key=lambda each: each.state_bytes):
+        curves.setdefault(line.attention, {})[line.state_bytes] = line.accuracies
+    return {name: curves[name] for name in dict.fromkeys(line.attention for line in best.values())}
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:
     """Draw what `Recall` wrote."""
     curves, task = points(result), result["task"]
     titles = {name: MECHANISMS[name].title for name in curves}
-    return frontier(
-        curves, titles, published=result["published"]["accuracy"], guess=1 / task["pairs"], title=
-        f"MQAR, {task['pairs']} pairs in {task['length']} tokens, vocabulary {task['vocabulary']}")
+    title = "MQAR, {pairs} pairs in {length} tokens, vocabulary {vocabulary}".format(**task)
+    return frontier(curves, titles, published=result["published"]["accuracy"],
+                    guess=1 / task["pairs"], title=title)

@@ -104,8 +104,7 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
     torch.manual_seed(seed)
     model = new_model(task, recipe)
     swap_attention(model, mechanism)
-    model.to(
-        device())  # type: ignore[arg-type]  # transformers wraps Module.to without its signature
+    model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
     train, test = (torch.Generator().manual_seed(number) for number in (seed, TEST_SEED + seed))
     tests = task.batch(recipe.tests, test)
     optimizers, schedules = scheduled(model, recipe)
@@ -114,9 +113,8 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
         logits, answers = asked(model, *task.batch(recipe.rows, train))
         loss = F.cross_entropy(logits, answers)
         if not math.isfinite(loss.item()):
-            raise Diverged(
-                f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; lower the "
-                "rates")
+            raise Diverged(f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; "
+                           "lower the rates")
         model.zero_grad()
         loss.backward()
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
@@ -134,8 +132,8 @@ def scheduled(model: GPT2LMHeadModel,
               recipe: RecallRecipe) -> tuple[list[Optimizer], list[LambdaLR]]:
     """Return Muon for the matrices of the blocks and AdamW for the rest, and their schedules."""
     def share(step: int) -> float:
-        return min(1.0,
-                   (step + 1) / recipe.warmup) * (1 + math.cos(math.pi * step / recipe.steps)) / 2
+        warm = min(1.0, (step + 1) / recipe.warmup)
+        return warm * (1 + math.cos(math.pi * step / recipe.steps)) / 2
 
     optimizers = make_optimizers(model, muon=True, learning_rate=recipe.rate,
                                  weight_decay=recipe.weight_decay, betas=(0.9, 0.999), fused=True)

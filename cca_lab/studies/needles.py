@@ -57,8 +57,8 @@ class Needles(SwappedStudy):
                 "niah_single")
         model, tokenizer = self.loaded
         check_tokenizer(tokenizer)
-        lengths, depths = sorted(set(self.length or default_lengths(self.context))), depths_of(
-            self.depths)
+        lengths = sorted(set(self.length or default_lengths(self.context)))
+        depths = depths_of(self.depths)
         check_sizes(length=(len(lengths), 1, MOST_CELLS))
         check_length(model, "length", lengths[-1])
         note_full(self.mechanism, lengths[-1])

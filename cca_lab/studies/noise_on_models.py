@@ -13,10 +13,11 @@ noise is added: here it is Gaussian, at one of these sites.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -77,12 +78,13 @@ def added(model: PreTrainedModel, noise: Noise,
             f"{sites_of(mechanism)}; noise on keys works for every mechanism")
     before = model.config._attn_implementation
     generator = torch.Generator(model.device).manual_seed(noise.seed)
+    form: Callable[..., Any]
     if noise.site == "logits":
         form = partial(_on_logits, mechanism)
+    elif noise.site == "keys":
+        form = partial(_on_keys, ALL_ATTENTION_FUNCTIONS[before])
     else:
-        chosen = partial(_with_choice, mechanism, {} if kept is None else kept)
-        form = partial(_on_keys,
-                       ALL_ATTENTION_FUNCTIONS[before] if noise.site == "keys" else chosen)
+        form = partial(_on_keys, partial(_with_choice, mechanism, {} if kept is None else kept))
     AttentionInterface.register(NOISY, partial(form, noise.sigma, generator))
     AttentionMaskInterface.register(NOISY, ALL_MASK_ATTENTION_FUNCTIONS[before])
     try:
@@ -97,9 +99,9 @@ def sites_of(mechanism: Mechanism) -> tuple[str, ...]:
     return ("keys", "logits", *([KEPT] if mechanism.chooses else []))
 
 
-def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: nn.Module, query: Tensor,
+def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: Any, query: Tensor,
                  key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float,
-                 **kwargs) -> tuple[Tensor, None]:
+                 **kwargs: Any) -> tuple[Tensor, None]:
     layer = module.layer_idx
     if layer not in kept:
         kept[layer] = mechanism.select(query, key, scale=scaling)
@@ -108,13 +110,12 @@ def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: nn.Module, 
     return output.transpose(1, 2), None
 
 
-def _on_keys(attend, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor,
-             key: Tensor, value: Tensor, attention_mask: Tensor | None,
-             scaling: float | None = None, **kwargs) -> tuple[Tensor, Tensor | None]:
+def _on_keys(attend: Callable[..., Any], sigma: float, generator: torch.Generator,
+             module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
+             attention_mask: Tensor | None, scaling: float | None = None, **kwargs: Any) -> Any:
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    lengths = query.square().sum(-1).unflatten(1, (key.shape[1], -1)).mean(
-        (0, 2, 3)).sqrt()  # (Hk,)
-    size = (sigma / (scale * lengths))[:, None, None]
+    squares = query.square().sum(-1).unflatten(1, (key.shape[1], -1)).mean((0, 2, 3))  # (Hk,)
+    size = (sigma / (scale * squares.sqrt()))[:, None, None]
     draw = torch.randn(key.shape, generator=generator, device=key.device, dtype=key.dtype)
     return attend(module, query, key + size * draw, value, attention_mask, scaling=scaling,
                   **kwargs)
@@ -122,7 +123,7 @@ def _on_keys(attend, sigma: float, generator: torch.Generator, module: nn.Module
 
 def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, module: nn.Module,
                query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
-               scaling: float | None = None, **kwargs) -> tuple[Tensor, None]:
+               scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, None]:
     call = mechanism.call(query, key, value, scale=scaling, rotation=kwargs.get(ROTATION),
                           module=getattr(module, MODULE, None))
     output = noisy_attention(mechanism.columns(query, key, value, call), call.scale, sigma,
@@ -163,21 +164,19 @@ def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise,
 
 
 def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float],
-                seeds: Sequence[int], sites: Sequence[str]
-                | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
+                seeds: Sequence[int], sites: Sequence[str] | None = None
+                ) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
     """Measure the divergence by site (None: all) and sigma, in nats, for texts (B, L).
 
     The mean over texts (each the mean over seeds) with its bootstrap interval; every seed's mean.
     """
     clean, sites = log_probabilities(model, input_ids), sites or sites_of(attention_of(model))
-    found: dict[str, dict[float, tuple[Estimate, list[float]]]] = {site: {} for site in sites}
-    for site in sites:
-        for sigma in sigmas:
-            drawn = [divergence(model, input_ids, Noise(site, sigma, seed), clean)
-                     for seed in seeds]
-            drawn = torch.stack(drawn).double().cpu()               # (seeds, B)
-            found[site][sigma] = bootstrap_mean(drawn.mean(0).numpy()), drawn.mean(1).tolist()
-    return found
+    measured: dict[str, dict[float, tuple[Estimate, list[float]]]] = {site: {} for site in sites}
+    for site, sigma in product(sites, sigmas):
+        drawn = torch.stack([divergence(model, input_ids, Noise(site, sigma, seed), clean)
+                             for seed in seeds]).double().cpu()               # (seeds, B)
+        measured[site][sigma] = bootstrap_mean(drawn.mean(0).numpy()), drawn.mean(1).tolist()
+    return measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +186,7 @@ class NoiseStudy(ModelStudy):
     Every attention, full attention included, is measured right after the swap and after finetuning.
     """
 
-    model: str | None = option(None, "Folder of a model, or its name on the Hugging Face hub.",
+    model: str = option("", "Folder of a model, or its name on the Hugging Face hub.",
                                shown="the shipped gpt2-mini")
     texts: int = option(8, "Number of windows of held-out text.")
     length: int = option(256, "Tokens per window.")
@@ -197,7 +196,7 @@ class NoiseStudy(ModelStudy):
     default_file = "noise-{self.name}.json"
 
     def __post_init__(self) -> None:
-        if self.model is None:
+        if not self.model:
             object.__setattr__(self, "model", str(models_folder() / "gpt2-mini"))
 
     def result(self) -> dict[str, Any]:
@@ -207,12 +206,11 @@ class NoiseStudy(ModelStudy):
         check_sizes(length=(self.length, 2, min(self.context, tokens)))
         check_sizes(texts=(self.texts, 2, tokens // self.length))
         first = torch.linspace(0, tokens - self.length, self.texts).long()
-        ids = self.held_out[first[:, None] + torch.arange(self.length)].to(
-            base.device)  # (texts, length)
+        ids = self.held_out[first[:, None] + torch.arange(self.length)].to(base.device)
         mixture = Mixture(tokenize(self.corpus.train, self.loaded[1]), (), self.length, 8, 1.0)
         config = FinetuneConfig(steps=self.steps, save_every=0, grow=0.0, precision="float32")
-        rows = []
-        cells = [(name, taken) for name in CONDITIONS for taken in sorted({0, self.steps})]
+        rows: list[dict[str, Any]] = []
+        cells = list(product(CONDITIONS, sorted({0, self.steps})))
         with training_progress(f"noise, {self.name}", len(cells)) as report:
             for done, (name, taken) in enumerate(cells):
                 report(done, f"{name}, {taken} steps")
@@ -222,12 +220,12 @@ class NoiseStudy(ModelStudy):
                     Finetuner(model, mixture, config).run()
                 model.eval()
                 clean = perplexity(model, self.held_out, length=self.length, windows=self.texts)
-                rows += [
-                    {"attention": name, "options": options, "steps": taken,
-                     "perplexity": asdict(clean), "site": site, "sigma": sigma,
-                     "kl": asdict(estimate), "seeds": each}
-                    for site, by_sigma in divergences(model, ids, SIGMAS, range(self.seeds)).items()
-                    for sigma, (estimate, each) in by_sigma.items()]
+                measured = divergences(model, ids, SIGMAS, range(self.seeds))
+                rows += [{"attention": name, "options": options, "steps": taken,
+                          "perplexity": asdict(clean), "site": site, "sigma": sigma,
+                          "kl": asdict(estimate), "seeds": each}
+                         for site, by_sigma in measured.items()
+                         for sigma, (estimate, each) in by_sigma.items()]
             report(len(cells), "")
         return {"model": self.name, "texts": self.texts, "length": self.length,
                 "noise_seeds": self.seeds, "finetuning_steps": self.steps,

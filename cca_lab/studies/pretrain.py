@@ -26,6 +26,7 @@ CURVE_EVERY = 20  # steps between the points of the loss curve in the card's dat
 NGRAM_ORDERS = (1, 2, 3, 4, 5)
 MOST_WEIGHTS = 1e9
 FAMILIES = ("gpt2", "opt")
+PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 CARD = """\
 # {name}
 
@@ -101,14 +102,13 @@ class Pretrain:
     def __post_init__(self) -> None:
         check(self)
         if self.heads > self.width or self.width % self.heads:
-            raise ValueError(
-                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a "
-                "divisor")
+            raise ValueError(f"heads: got {self.heads}, which does not divide the width "
+                             f"{self.width}; choose a divisor")
         if not 1 <= self.tokens < math.inf:
             raise ValueError(f"tokens: got {self.tokens}, wanted 1 or more, and an end")
         if not 0 < self.learning_rate < math.inf:
-            raise ValueError(
-                f"learning_rate: got {self.learning_rate}, wanted a finite number above 0")
+            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted a finite number "
+                             "above 0")
         weights = self.width * (12 * self.layers * self.width + self.vocabulary + self.context)
         if weights > MOST_WEIGHTS:
             raise ValueError(f"width, layers, vocabulary, context: {weights:.1e} weights, wanted "
@@ -124,8 +124,8 @@ class Pretrain:
         quiet()
         options = self.options
         if self.out.exists():
-            raise ValueError(
-                f"out: {self.out} is there already; choose another folder or remove it")
+            raise ValueError(f"out: {self.out} is there already; choose another folder or remove "
+                             "it")
         if self.threads:
             torch.set_num_threads(self.threads)
         corpus = load_corpus(self.text)
@@ -137,12 +137,12 @@ class Pretrain:
                           end_of_text=tokenizer.eos_token_id)
         swap_attention(model, self.attention, **options)
         note_full(attention_of(model), self.context)
-        model.to(device())
+        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
         recipe = Recipe(learning_rate=self.learning_rate)
         curve, stages = self._train(Pretrainer(model, tokenizer, corpus, recipe, self.seed))
         model.half().float()  # evaluated as it is saved: with weights rounded to fp16
-        own = ("group", "window", "option")  # together the entry "attention_options"
-        settings = {key: value for key, value in asdict(self).items() if key not in own}
+        settings = {key: value for key, value in asdict(self).items()
+                    if key not in ("group", "window", "option")}  # those are "attention_options"
         card = {"options": settings | {"out": self.out.name, "attention_options": options},
                 "recipe": asdict(recipe), "parameters": sum(p.numel() for p in model.parameters()),
                 "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
@@ -150,14 +150,22 @@ class Pretrain:
                 "seconds": curve[-1]["seconds"], "steps": curve[-1]["step"],
                 "tokens": curve[-1]["tokens"], "stages": stages,
                 "results": judge(model, tokenizer, corpus, self.context), "curve": curve}
-        _write(model.half(), tokenizer, card, self.out)
+        temporary = self.out.with_name(self.out.name + ".part")
+        shutil.rmtree(temporary, ignore_errors=True)
+        save_pretrained(model.half(), temporary, tokenizer)
+        (temporary / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n",
+                                                    encoding="utf-8")
+        (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
+        temporary.replace(self.out)
         print(f"written: {self.out}")
         return card
 
     def _train(self, pretrainer: Pretrainer) -> tuple[list[dict], list[dict]]:
         """Run the curriculum; return the loss curve, and each stage's first step and time."""
         plan = curriculum(self.context, self.tokens, self.text_only)
-        curve, stages, record = [], [], {}
+        curve: list[dict[str, Any]] = []
+        stages: list[dict[str, Any]] = []
+        record: dict[str, Any] = {}
         with training_progress(f"pretraining {self.out.name}", self.tokens) as report:
             for record in pretrainer.run(plan, self.tokens):
                 if not stages or record["stage"] != stages[-1]["stage"]:
@@ -192,40 +200,32 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Co
             "exact_match": matches}
 
 
-def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict,
-           out: Path) -> None:
-    temporary = out.with_name(out.name + ".part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    save_pretrained(model, temporary, tokenizer)
-    (temporary / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n",
-                                                encoding="utf-8")
-    (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
-    temporary.replace(out)
-
-
-def _rounded(value, digits: int = 5):
-    """Round every float of a JSON value to `digits` significant digits."""
+def _rounded(value: Any) -> Any:
+    """Round every float of a JSON value to five significant digits."""
     if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
+        return float(f"{value:.5g}")
     if isinstance(value, dict):
-        return {key: _rounded(item, digits) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item, digits) for item in value]
-    return value
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def model_card(card: dict) -> str:
     """Return the Markdown card for what `cca-lab pretrain` measured."""
     options, results = card["options"], card["results"]
-    reading = [f"| **{options['out']}** | **{_estimate(results['perplexity'])}** |"]
+    perplexity = "{value:.1f} [{low:.1f}, {high:.1f}]".format(**results["perplexity"])
+    reading = [f"| **{options['out']}** | **{perplexity}** |"]
     reading += [f"| {order}-gram | {value:.1f} |"
                 for order, value in results["ngram_perplexity"].items()]
     lengths = list(results["exact_match"])
     positions = [key for key in results["exact_match"][lengths[0]]
                  if key not in ("all", "by_offset")]
-    retrieving = [_match_row(length, results["documents"][length], results["exact_match"][length],
-                             positions)
-                  for length in lengths]
+    retrieving = []
+    for length in lengths:
+        matches = results["exact_match"][length]
+        low, high = (100 * matches["all"][end] for end in ("low", "high"))
+        cells = [f"{100 * matches[key]['value']:.0f} %" for key in (*positions, "all")]
+        retrieving.append(f"| {length} | {results['documents'][length]} | {' | '.join(cells)} "
+                          f"[{low:.0f}, {high:.0f}] |")
     stages = [f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | "
               f"{stage['seconds'] / 60:.1f} min |" for stage in card["stages"]]
     return CARD.format(
@@ -235,7 +235,8 @@ def model_card(card: dict) -> str:
         minutes=card["seconds"] / 60, device=card["device"], torch=card["torch"],
         rate=card["recipe"]["learning_rate"], reading="\n".join(reading),
         retrieving="\n".join(retrieving), stages="\n".join(stages),
-        positions=" | ".join(_place(float(position)) for position in positions),
+        positions=" | ".join(PLACES.get(position, f"{100 * float(position):.0f} %")
+                             for position in positions),
         dashes="---|" * len(positions),
         **{key: options[key]
            for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
@@ -244,31 +245,12 @@ def model_card(card: dict) -> str:
 def _command(options: dict) -> str:
     """Return the command that made a model, with the options that differ from the defaults."""
     defaults = {field.name: field.default for field in fields(Pretrain)}
-    words = [_option(key.replace("_", "-"), value) for key, value in options.items()
-             if key not in ("out", "attention_options")
-             and (key == "family" or value != defaults[key])]
+    words = []
+    for key, value in options.items():
+        if key not in ("out", "attention_options") and (key == "family" or value != defaults[key]):
+            name = f"--{key.replace('_', '-')}"
+            written = f"{value:g}" if isinstance(value, float) else value
+            words.append(name if value is True else f"{name} {written}")
     words += [f"--{key} {value}" if key in ("group", "window") else f"--option {key}={value}"
               for key, value in options.get("attention_options", {}).items()]
     return f"cca-lab pretrain {' '.join(words)} --out data/models/{options['out']}"
-
-
-def _option(name: str, value: object) -> str:
-    if value is True:
-        return f"--{name}"
-    return f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
-
-
-def _place(position: float) -> str:
-    return {0.0: "first", 0.5: "middle", 1.0: "last"}.get(position, f"{100 * position:.0f} %")
-
-
-def _estimate(estimate: dict) -> str:
-    return f"{estimate['value']:.1f} [{estimate['low']:.1f}, {estimate['high']:.1f}]"
-
-
-def _match_row(length: int, documents: int, matches: dict, positions: list[str]) -> str:
-    cells = [f"{100 * matches[position]['value']:.0f} %" for position in positions]
-    overall = matches["all"]
-    cells.append(
-        f"{100 * overall['value']:.0f} % [{100 * overall['low']:.0f}, {100 * overall['high']:.0f}]")
-    return f"| {length} | {documents} | {' | '.join(cells)} |"

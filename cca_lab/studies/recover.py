@@ -1,6 +1,7 @@
 """`cca-lab study recover`: what a swap costs a model, and what finetuning recovers."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
 from cca_lab.mechanisms.caches import fits, fitted
@@ -11,9 +12,8 @@ from cca_lab.studies.study import MOST_SEEDS, given, label, note_full
 from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 
-# The lab's first recipe: documents of one length, always at the same places, groups of constant
-# size.
-ALIGNED = {"shift": 0, "varied": False}
+# The lab's first recipe: documents of one length at constant places, groups of constant size.
+ALIGNED: dict[str, Any] = {"shift": 0, "varied": False}
 RUN = ("warmup", "accumulation", "weight_decay", "clip", "save_every", "precision")  # not asked for
 
 
@@ -71,7 +71,7 @@ class Recover(Trials):
                     *settings[0], replace(config, grow=0.0), replace(reading, **ALIGNED))
         return trials
 
-    def _as_large(self, name: str) -> dict:
+    def _as_large(self, name: str) -> dict[str, Any]:
         """Return the options with which a mechanism keeps as many entries as CCA does."""
         length = self.evaluation.length
         kept = cache_tokens(length, self.group[0], self.window[0])

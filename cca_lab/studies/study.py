@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,8 +33,7 @@ class Study:
     """A measurement, its settings as fields; a subclass gives `result`, `show`, perhaps `draw`."""
 
     out: Path | None = option(None, "JSON file to write.", output="file")
-    default_file: ClassVar[
-        str] = ""  # below data/results; it may name fields, as in "heads-{name}.json"
+    default_file: ClassVar[str] = ""  # below data/results; it may name fields: "heads-{name}.json"
 
     def run(self) -> dict[str, Any]:
         """Measure, write the file, draw the figure and print the table; return what is written."""
@@ -42,8 +41,8 @@ class Study:
         quiet()
         out, figure = self.file, getattr(self, "figure", None)
         if figure is not None and figure == out:
-            raise ValueError(
-                f"figure: got {figure}, which is the JSON file too; choose another name")
+            raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another "
+                             "name")
         result = json.loads(json.dumps(self.result()))  # shown and drawn is what is written
         if out is not None:
             write_json(out, result)
@@ -95,9 +94,9 @@ class Continued(Study):
 
     def result(self) -> dict[str, Any]:
         """Measure the cells that are missing in the file, and write it after each."""
-        cells = self.cells()
-        result = continued(self.file, self.settings(), self.rows) or {**self.settings(),
-                                                                      **self.facts(), self.rows: {}}
+        cells, settings = self.cells(), self.settings()
+        result = continued(self.file, settings, self.rows)
+        result = result or {**settings, **self.facts(), self.rows: {}}
         with training_progress(type(self).__name__.lower(), len(cells)) as report:
             for done, (name, cell) in enumerate(cells.items()):
                 def part(share: float, text: str, done: int = done, name: str = name) -> None:
@@ -129,7 +128,8 @@ class ModelStudy(Study):
     def loaded(self) -> tuple[PreTrainedModel, Any]:
         """The model with full attention, and its tokenizer."""
         model, tokenizer = load_pretrained(self.model, "full")
-        return model.to(device()), tokenizer
+        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
+        return model, tokenizer
 
     @property
     def context(self) -> int:
@@ -171,7 +171,8 @@ class SwappedStudy(ModelStudy):
     def loaded(self) -> tuple[PreTrainedModel, Any]:
         """The model under the mechanism, and its tokenizer."""
         model, tokenizer = load_pretrained(self.model, self.attention, **self.options)
-        return model.to(device()), tokenizer
+        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
+        return model, tokenizer
 
     @property
     def mechanism(self) -> Mechanism:
@@ -179,9 +180,9 @@ class SwappedStudy(ModelStudy):
         return attention_of(self.loaded[0])
 
 
-def option_of(kind: type, name: str) -> Any:
+def option_of(kind: type[Any], name: str) -> Any:
     """Return a field with the default and the option of another dataclass's field."""
-    original = kind.__dataclass_fields__[name]
+    (original,) = (each for each in fields(kind) if each.name == name)
     return field(default=original.default, metadata=original.metadata)
 
 
@@ -199,20 +200,21 @@ def given(attention: str | None, written: Sequence[str] = (), **named: Any) -> d
         except ValueError:  # not JSON, or a number of thousands of digits
             options[name] = value
     if attention is None and options:
-        raise ValueError(
-            f"{next(iter(options))}: given without --attention; name the mechanism too")
+        raise ValueError(f"{next(iter(options))}: given without --attention; name the mechanism "
+                         "too")
     return options if attention is None else written_choice(attention, options)
 
 
 def label(name: str, options: Mapping[str, Any]) -> str:
     """Return a short name of a mechanism and its options; an option holds no space."""
-    def written(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        return f"{value:.3g}" if isinstance(value, float) else json.dumps(value,
-                                                                          separators=(",", ":"))
-
-    return " ".join([name, *(f"{key}={written(value)}" for key, value in options.items())])
+    words = [name]
+    for key, value in options.items():
+        if isinstance(value, float):
+            value = f"{value:.3g}"
+        elif not isinstance(value, str):
+            value = json.dumps(value, separators=(",", ":"))
+        words.append(f"{key}={value}")
+    return " ".join(words)
 
 
 def context_of(model: PreTrainedModel) -> int:
@@ -243,7 +245,8 @@ def versions() -> dict[str, str]:
     return numbers
 
 
-def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials") -> dict | None:
+def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials"
+              ) -> dict[str, Any] | None:
     """Return the content of a study's file, or None; ValueError if it is none of these settings."""
     if out is None or not out.exists():
         return None
@@ -252,12 +255,11 @@ def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials
     except ValueError:
         content = None
     if not isinstance(content, dict) or not isinstance(content.get(rows), dict):
-        raise ValueError(
-            f"out: {out} holds something else than a study; name another file, or remove it")
+        raise ValueError(f"out: {out} holds something else than a study; name another file, or "
+                         "remove it")
     wanted = json.loads(json.dumps(settings))
     differing = [key for key, value in wanted.items() if content.get(key) != value]
     if differing:
-        raise ValueError(
-            f"out: {out} holds a study with another {', '.join(differing)}; name another file, or "
-            "remove it")
+        raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; name "
+                         "another file, or remove it")
     return content

@@ -203,7 +203,8 @@ def compare() -> str:
         rows.append([row["title"], f"{row['perplexity']['value']:.1f}",
                      *(percent(matches[place]["value"]) for place in (*PLACES, "all")),
                      "all" if size is None else f"{size / 1024:.0f}",
-                     written(row["prefill_seconds"], 1e-3), written(row["decode_seconds"], 1e-3, 1)])
+                     written(row["prefill_seconds"], 1e-3),
+                     written(row["decode_seconds"], 1e-3, 1)])
     return table(["mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB",
                   "prefill ms", "ms a token"], rows) + (
         f"\n{study['model']}, {study['length']} tokens, {study['entries']} entries a KV head, "

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from cca_lab.models import disable_attention_dropout, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean
@@ -42,9 +43,10 @@ class Trial:
 
     def as_json(self) -> dict:
         """Return the trial as JSON values; without `lengths` where there are none."""
-        values = json.loads(json.dumps(asdict(self)))
-        return values if self.lengths else {key: value for key, value in values.items()
-                                            if key != "lengths"}
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if not self.lengths:
+            del values["lengths"]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,35 +105,32 @@ class Trials(ModelStudy):
         wanted = {name: trial.as_json() for name, trial in trials.items()}
         for name, asked in wanted.items():
             if rows.get(name, {}).get("trial", asked) != asked:
-                raise ValueError(
-                    f"out: {self.out} holds {name!r} trained otherwise; give the same options, or "
-                    "name another file")
+                raise ValueError(f"out: {self.out} holds {name!r} trained otherwise; give the same "
+                                 "options, or name another file")
         if wanted.keys() - rows.keys():
             _ = self.base_losses  # of the untrained base
         for number, (name, trial) in enumerate(trials.items(), start=1):
             if name in rows:
                 continue
             row = self.measure(trial, f"{number}/{len(trials)} {name}")
-            if not math.isfinite(row["perplexity"]["value"]):
-                raise Diverged(
-                    f"{name}: the perplexity is {row['perplexity']['value']}; lower the learning "
-                    "rate")
+            if not math.isfinite(value := row["perplexity"]["value"]):
+                raise Diverged(f"{name}: the perplexity is {value}; lower the learning rate")
             rows[name] = {"trial": wanted[name], "command": command_line(), "machine": machine(),
                           **row}
-            write_json(self.file, self.held)
+            if self.file is not None:
+                write_json(self.file, self.held)
         return {name: rows[name] for name in trials}
 
-    def train(self, trial: Trial, title: str) -> tuple[torch.nn.Module, list[dict]]:
+    def train(self, trial: Trial, title: str) -> tuple[PreTrainedModel, list[dict[str, Any]]]:
         """Return a copy of the base model, swapped and trained, and the records of its steps."""
         torch.manual_seed(trial.reading.seed)  # for the weights that a mechanism adds
         model = swap_attention(copy.deepcopy(self.loaded[0]), trial.attention, **trial.options)
         if trial.config.strategy == "none":
             return model, []
-        mixture, config = mixture_for(trial.reading, model, self.loaded[1],
-                                      self.corpus), trial.config
-        if config.precision == "auto" and device(
-        ).type == "cpu":  # a timing would choose, for each trial anew
-            config = replace(config, precision="float32")
+        mixture = mixture_for(trial.reading, model, self.loaded[1], self.corpus)
+        config = trial.config
+        if config.precision == "auto" and device().type == "cpu":
+            config = replace(config, precision="float32")  # a timing would choose for each anew
         return model, run_with_progress(Finetuner(model, mixture, config), title)
 
     def measure(self, trial: Trial, title: str) -> dict:
@@ -140,35 +139,30 @@ class Trials(ModelStudy):
         model, records = self.train(trial, title)
         cpu = time.process_time() - start
         losses = self.evaluation.losses(model)
-        found = self.evaluation.measure(model, losses)
-        found |= {"by_length": self.evaluation.by_length(model,
-                                                         trial.lengths)} if trial.lengths else {}
-        found["perplexity_ratio"] = asdict(self._ratio(losses))
-        found["losses"] = losses.round(5).tolist()
-        if trial.attention != "full" and records:  # how much of the loss is the mechanism's
-            found["read_in_full"] = asdict(
-                self._ratio(self.evaluation.losses(swap_attention(model, "full"))))
-        if records:
-            found["seconds"] = round(records[-1]["seconds"], 1)
-            found["cpu_seconds"] = round(cpu, 1)  # of all threads, the loading of the data included
-            found["last_losses"] = {}
-            for kind in ("text_loss", "task_loss"):
-                seen = [record[kind] for record in records[-LAST:] if record.get(kind) is not None]
-                found["last_losses"] |= {kind: float(np.mean(seen))} if seen else {}
-            found["curve"] = _curve([record["text_loss"] for record in records])
-        return found
+        row = self.evaluation.measure(model, losses)
+        if trial.lengths:
+            row["by_length"] = self.evaluation.by_length(model, trial.lengths)
+        row["perplexity_ratio"] = self._ratio(losses)
+        row["losses"] = losses.round(5).tolist()
+        if not records:
+            return row
+        if trial.attention != "full":  # how much of the loss is the mechanism's
+            swap_attention(model, "full")
+            row["read_in_full"] = self._ratio(self.evaluation.losses(model))
+        row["seconds"] = round(records[-1]["seconds"], 1)
+        row["cpu_seconds"] = round(cpu, 1)  # of all threads, the loading of the data included
+        row["last_losses"] = {}
+        for kind in ("text_loss", "task_loss"):
+            seen = [record[kind] for record in records[-LAST:] if record.get(kind) is not None]
+            row["last_losses"] |= {kind: float(np.mean(seen))} if seen else {}
+        texts = [record["text_loss"] for record in records]  # nats per token; None without text
+        row["curve"] = [round(float(np.mean(texts[start : start + CURVE])), 4)
+                        for start in range(0, len(texts), CURVE)] if None not in texts else []
+        return row
 
-    def _ratio(self, losses: np.ndarray):
+    def _ratio(self, losses: np.ndarray) -> dict[str, Any]:
         """Return the perplexity over the base model's, paired window by window."""
-        return bootstrap_mean(losses - self.base_losses, np.exp)
-
-
-def _curve(losses: Sequence[float | None]) -> list[float]:
-    """Return the mean of each `CURVE` steps' text losses, nats per token; empty without text."""
-    if None in losses:
-        return []
-    parts = [losses[start : start + CURVE] for start in range(0, len(losses), CURVE)]
-    return [round(float(np.mean(part)), 4) for part in parts]
+        return asdict(bootstrap_mean(losses - self.base_losses, np.exp))
 
 
 def fingerprint(model: torch.nn.Module) -> str:

@@ -25,6 +25,7 @@ from cca_lab.settings import check_sizes, option
 from cca_lab.studies.benchmarks.timing import (
     MOST_ROUNDS,
     ROUNDS,
+    compared,
     copy_call,
     interleave,
     least_bytes,
@@ -37,7 +38,7 @@ from cca_lab.studies.benchmarks.timing import (
 from cca_lab.studies.study import Study
 from cca_lab.views.figures.costs import Point, roofline
 
-SHAPE = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": "float32"}
+SHAPE: dict[str, Any] = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": "float32"}
 PASSES = ("forward", "forward+backward")
 GROUP_ROWS, UNIT = 16, 32  # runs.h: rows with the same columns; amx.h: rows, and columns, of a unit
 FULL, PRODUCT, COPY = "full", "product", "copy"
@@ -73,8 +74,8 @@ class AttentionBench(Study):
         check_sizes(length=(self.length, 2, LONGEST),
                     window=(self.window, 1, LONGEST))  # at least one of each
         implementations = usable_implementations(self.native, self.dtype)
-        names: list[Contender] = [FULL, *((name, window) for window in self.window
-                                          for name in implementations)]
+        names: list[Contender] = [FULL]
+        names += [(name, window) for window in self.window for name in implementations]
         rows = [row for length in self.length for kind in PASSES
                 for row in measure(length, names, kind, self.rounds, self.dtype)]
         if self.memory:
@@ -92,9 +93,10 @@ class AttentionBench(Study):
     def show(self, result: Mapping[str, Any]) -> None:
         """Print one table per pass."""
         where, shape, roof = result["machine"], result["shape"], result["roof"]
+        limits = {"GFLOP/s": f"{roof['flops'] / 1e9:.0f}",
+                  "GB/s": f"{roof['bandwidth'] / 1e9:.1f}"}
         print_table(f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}",
-                    [*shape, "GFLOP/s", "GB/s"], [[*shape.values(), f"{roof['flops'] / 1e9:.0f}",
-                                                   f"{roof['bandwidth'] / 1e9:.1f}"]])
+                    [*shape, *limits], [[*shape.values(), *limits.values()]])
         columns = ("L", "s", "CCA", "full ms", "CCA ms", "ratio", "range", "pairs", "share",
                    "full/peak", "CCA/peak", "MiB")
         for kind in dict.fromkeys(row["pass"] for row in result["rows"]):
@@ -103,7 +105,8 @@ class AttentionBench(Study):
                      f"{row['ratio']:.2f}", "{:.2f}-{:.2f}".format(*row["ratio_range"]),
                      f"{row['pair_ratio']:.2f}", f"{row['share']:.0%}",
                      f"{row['full_of_peak']:.0%}", f"{row['cca_of_peak']:.0%}",
-                     _mib(row.get("full_peak")) + " / " + _mib(row.get("cca_peak")))
+                     " / ".join("-" if row.get(peak) is None else f"{row[peak] / 2**20:.0f}"
+                                for peak in ("full_peak", "cca_peak")))
                     for row in result["rows"] if row["pass"] == kind]
             print_table(
                 f"{kind}: full / CCA, beside the ratio of pairs; useful operations beside a matrix "
@@ -135,7 +138,7 @@ def usable_implementations(native: bool | None = None, dtype: str = "float32") -
 
 def contender(name: Contender) -> Attend:
     """Return full causal attention for "full", or CCA for an implementation and a window."""
-    if name == FULL:
+    if isinstance(name, str):
         return partial(F.scaled_dot_product_attention, is_causal=True)
     from cca_lab.mechanisms import CCA
 
@@ -171,8 +174,9 @@ def prepare_warm(length: int, name: Contender, kind: str,
 
 def pairs_of(length: int, name: Contender) -> int:
     """Return the number of key-query pairs that one head computes."""
-    return length * (length + 1) // 2 if name == FULL else groups.pairs(length, SHAPE["group"],
-                                                                        name[1])
+    if isinstance(name, str):
+        return length * (length + 1) // 2
+    return groups.pairs(length, SHAPE["group"], name[1])
 
 
 def pair_ratio(length: int, window: int) -> float:
@@ -184,39 +188,40 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
             dtype: str = "float32") -> list[dict[str, Any]]:
     """Return the rows of one length and pass, all from the same rounds."""
     product, product_flops = product_call(PRODUCT_SIZE, getattr(torch, dtype), torch.device("cpu"))
-    found = interleave(
-        {PRODUCT: product, **{name: prepare(length, name, kind, dtype) for name in names}}, rounds)
-    heads = SHAPE["batch"] * SHAPE["heads"]
-    flops = {name: useful_flops(pairs_of(length, name), heads, SHAPE["head_dim"], kind)
-             for name in names}
-    of_peak = {name: [flops[name] / product_flops * ratio
-                      for ratio in ratios(found[PRODUCT], found[name])]
-               for name in names}
-    full_seconds, full_range = median_and_range(found[FULL])
+    calls = {name: prepare(length, name, kind, dtype) for name in names}
+    times = interleave({PRODUCT: product, **calls}, rounds)
+
+    def of_peak(name: Contender) -> float:
+        flops = useful_flops(pairs_of(length, name), SHAPE["batch"] * SHAPE["heads"],
+                             SHAPE["head_dim"], kind)
+        return median(flops / product_flops * ratio
+                      for ratio in ratios(times[PRODUCT], times[name]))
+
+    full = compared(times, FULL, FULL)
     rows = []
-    for name in names[1:]:
-        cca_seconds, cca_range = median_and_range(found[name])
-        ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
-        pairs = pair_ratio(length, name[1])
+    for name in names:
+        if isinstance(name, str):
+            continue
+        cca, pairs = compared(times, name, FULL), pair_ratio(length, name[1])
         rows.append({"length": length, "window": name[1], "implementation": name[0], "pass": kind,
-                     "full_seconds": full_seconds, "full_range": full_range,
-                     "cca_seconds": cca_seconds, "cca_range": cca_range, "ratio": ratio,
-                     "ratio_range": ratio_range, "pair_ratio": pairs, "share": ratio / pairs,
-                     "full_of_peak": median(of_peak[FULL]), "cca_of_peak": median(of_peak[name])})
+                     "full_seconds": full["seconds"], "full_range": full["range"],
+                     "cca_seconds": cca["seconds"], "cca_range": cca["range"],
+                     "ratio": cca["ratio"], "ratio_range": cca["ratio_range"],
+                     "pair_ratio": pairs, "share": cca["ratio"] / pairs,
+                     "full_of_peak": of_peak(FULL), "cca_of_peak": of_peak(name)})
     return rows
 
 
 def add_memory(rows: list[dict[str, Any]], dtype: str = "float32") -> None:
     """Measure the peak memory of each contender, and add it to its rows."""
-    def own(row: dict[str, Any]) -> tuple:
-        return row["length"], (row["implementation"], row["window"]), row["pass"]
-
-    cases = dict.fromkeys(case for row in rows
-                          for case in ((row["length"], FULL, row["pass"]), own(row)))
-    peaks = {case: peak_of(prepare_warm, *case, dtype) for case in cases}
+    peaks: dict[tuple[Any, ...], int | None] = {}
     for row in rows:
-        row["full_peak"] = peaks[row["length"], FULL, row["pass"]]
-        row["cca_peak"] = peaks[own(row)]
+        cca = row["implementation"], row["window"]
+        for key, name in (("full_peak", FULL), ("cca_peak", cca)):
+            case = row["length"], name, row["pass"]
+            if case not in peaks:
+                peaks[case] = peak_of(prepare_warm, *case, dtype)
+            row[key] = peaks[case]
 
 
 def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
@@ -224,28 +229,28 @@ def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
     cpu = torch.device("cpu")
     made = {PRODUCT: product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu),
             COPY: copy_call(COPY_BYTES, cpu)}
-    found = interleave({name: call for name, (call, _) in made.items()}, rounds)
-    rates = {name: median_and_range([made[name][1] / time for time in times])
-             for name, times in found.items()}
+    times = interleave({name: call for name, (call, _) in made.items()}, rounds)
+    rates = {name: median_and_range([made[name][1] / time for time in times[name]])
+             for name in made}
     return {"product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} {dtype}", "flops": rates[PRODUCT][0],
             "flops_range": rates[PRODUCT][1], "bandwidth": rates[COPY][0],
             "bandwidth_range": rates[COPY][1]}
 
 
-def points(result: dict[str, Any]) -> dict[str, list]:
+def points(result: Mapping[str, Any]) -> dict[str, list[Point]]:
     """Return the forward measurements as points of the roofline, full attention first."""
     shape = result["shape"]
     heads, head_dim, group = shape["batch"] * shape["heads"], shape["head_dim"], shape["group"]
-    found: dict[str, dict[int, Point]] = {}
+    curves: dict[str, dict[int, Point]] = {}
     for row in (row for row in result["rows"] if row["pass"] == PASSES[0]):
         length, window = row["length"], row["window"]
         traffic = least_bytes(length, length, heads, heads, head_dim, 4)
         for name, pairs, key in (("full", length * (length + 1) // 2, "full_seconds"),
                                  (f"{row['implementation']}, s = {window}",
                                   groups.pairs(length, group, window), "cca_seconds")):
-            found.setdefault(name, {})[length] = Point(
+            curves.setdefault(name, {})[length] = Point(
                 heads * pairs, useful_flops(pairs, heads, head_dim), traffic, row[key])
-    return {name: list(by_length.values()) for name, by_length in found.items()}
+    return {name: list(by_length.values()) for name, by_length in curves.items()}
 
 
 @lru_cache
@@ -278,7 +283,3 @@ def tile_ratio(length: int, group: int, window: int, implementation: str,
                dtype: str = "float32") -> float:
     """Return the pairs of full attention over those that a form of CCA computes."""
     return length * (length + 1) // 2 / computed_pairs(length, group, window, implementation, dtype)
-
-
-def _mib(size: int | None) -> str:
-    return "-" if size is None else f"{size / 2**20:.0f}"

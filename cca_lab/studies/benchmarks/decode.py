@@ -24,13 +24,7 @@ from cca_lab.mechanisms.caches import CACHES, with_sized
 from cca_lab.mechanisms.caching.state import Copies, Draw, GrowingBuffers, State
 from cca_lab.reporting import machine, print_table
 from cca_lab.settings import option
-from cca_lab.studies.benchmarks.timing import (
-    MOST_ROUNDS,
-    ROUNDS,
-    interleave,
-    median_and_range,
-    ratios,
-)
+from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, compared, interleave
 from cca_lab.studies.study import Study
 
 SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64},
@@ -91,10 +85,9 @@ class Decode(Study):
                       f"{row['bytes'] / 2**20:.1f}")
                      for row in rows if (row["heads"], row["kv_heads"], row["head_dim"]) == shape]
             print_table(
-                "one token, {} heads, {} KV heads, head_dim {}, {}: ".format(*shape,
-                                                                             result["dtype"])
-                + f"{where['cpu']}, {where['threads']} threads; content {result['content']}",
-                columns, cells)
+                "one token, {} heads, {} KV heads, head_dim {}, ".format(*shape)
+                + f"{result['dtype']}: {where['cpu']}, {where['threads']} threads; content "
+                f"{result['content']}", columns, cells)
         for text in result["left_out"]:
             print(f"left out: {text}")
 
@@ -122,33 +115,29 @@ def measure(caches: Sequence[str], length: int, shape: dict[str, int],
     makers: dict[str, Callable[[], FullState | State]] = {
         FULL: partial(FullState, length, shape),
         COPIED: partial(FullState, length, shape, copies=True),
-        **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length, **shape)
-           for name in caches}}
+        **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length,
+                         heads=shape["heads"], kv_heads=shape["kv_heads"],
+                         head_dim=shape["head_dim"]) for name in caches}}
     states = {name: layers_of(make) for name, make in makers.items()}
-    held = {name: held_bytes(layers[0]) for name, layers in states.items()}
+    sizes = {name: held_bytes(layers[0]) for name, layers in states.items()}  # before they grow
     tokens = [new_token(shape, number) for number in range(TOKENS)]
-    found = interleave({name: partial(read, layers, tokens) for name, layers in states.items()},
+    taken = interleave({name: partial(read, layers, tokens) for name, layers in states.items()},
                        rounds)
-    found = {name: [time / TOKENS / len(states[name]) for time in times]
-             for name, times in found.items()}
-    entry = 2 * shape["kv_heads"] * shape["head_dim"] * 4
-    return [_row(name, found, held[name], held[name] / entry, length, shape)
-            | {"layers": len(states[name])} for name in states]
+    times = {name: [time / TOKENS / len(states[name]) for time in taken[name]] for name in states}
+    rows = []
+    for name, layers in states.items():
+        row = compared(times, name, FULL)
+        entries = sizes[name] / (2 * shape["kv_heads"] * shape["head_dim"] * 4)
+        rows.append({"cache": name, "length": length, **shape, **row,
+                     "bytes": sizes[name], "entries": entries, "entry_ratio": length / entries,
+                     "share": row["ratio"] / (length / entries), "layers": len(layers)})
+    return rows
 
 
 def layers_of(make: Callable[[], "FullState | State"]) -> "list[FullState | State]":
     """Return so many states that together they take `SPREAD` bytes, at most `LAYERS`."""
     first = make()
     return [first, *(make() for _ in range(min(LAYERS, -(-SPREAD // held_bytes(first))) - 1))]
-
-
-def _row(name: str, found: dict[str, list[float]], nbytes: int, entries: float, length: int,
-         shape: dict[str, int]) -> dict[str, Any]:
-    time, time_range = median_and_range(found[name])
-    ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
-    return {"cache": name, "length": length, **shape, "seconds": time, "range": time_range,
-            "bytes": nbytes, "entries": entries, "ratio": ratio, "ratio_range": ratio_range,
-            "entry_ratio": length / entries, "share": ratio / (length / entries)}
 
 
 def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,10 +171,9 @@ class FullState:
         """Process one token, (1, H, 1, D); the query heads of a KV head are rows of one call."""
         self.key = self.buffers.append("key", self.key, key)
         self.value = self.buffers.append("value", self.value, value)
-        rows = query.view(1, key.shape[1], -1,
-                          key.shape[3])  # (1, Hk, H / Hk, D); repeating the keys is slower
-        return F.scaled_dot_product_attention(rows, self.key, self.value, scale=scale).view_as(
-            query)
+        rows = query.view(1, key.shape[1], -1, key.shape[3])  # repeating the keys is slower
+        output = F.scaled_dot_product_attention(rows, self.key, self.value, scale=scale)
+        return output.view_as(query)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the cache stores."""

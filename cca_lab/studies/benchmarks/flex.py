@@ -4,6 +4,7 @@ The intervals' ends alone tell which blocks are seen; `create_block_mask` evalua
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,18 +43,18 @@ def blocks_seen(intervals: Tensor, columns: int, block: int = BLOCK) -> tuple[Te
 
 
 def block_mask(intervals: Tensor, columns: int, group: int, window: int,
-               device: torch.device) -> object:
+               device: torch.device) -> Any:
     """Return the BlockMask of CCA's intervals."""
     from torch.nn.attention.flex_attention import BlockMask
 
     length = intervals.shape[2]
-    lists = []
+    lists: list[Any] = []
     for seen in blocks_seen(intervals, columns):
-        order = seen.int().argsort(dim=1, descending=True,
-                                   stable=True)  # the blocks that are seen come first
+        order = seen.int().argsort(dim=1, descending=True, stable=True)  # those seen come first
         lists += [seen.sum(dim=1)[None, None].int().to(device), order[None, None].int().to(device)]
-    return BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=BLOCK, seq_lengths=(length, columns),
-                                    mask_mod=cca_mask(group, window, columns - length))
+    facts: dict[str, Any] = {"BLOCK_SIZE": BLOCK, "seq_lengths": (length, columns),
+                             "mask_mod": cca_mask(group, window, columns - length)}
+    return BlockMask.from_kv_blocks(*lists, **facts)
 
 
 def flex_call(intervals: Tensor, columns: int, group: int, window: int, device: torch.device,
@@ -61,8 +62,7 @@ def flex_call(intervals: Tensor, columns: int, group: int, window: int, device: 
     """Return FlexAttention with CCA's mask as a call on q and the columns' k and v."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    torch.compiler.reset(
-    )  # each length is compiled separately; old ones would count towards torch's limit
+    torch.compiler.reset()  # the graphs of other lengths would count towards torch's limit
     attend = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
     mask = block_mask(intervals, columns, group, window, device)
     return lambda q, k, v: attend(q, k, v, block_mask=mask)

@@ -25,27 +25,30 @@ def ladder(mechanism: Mechanism, lengths: Sequence[int] = (64, 512, 2048)) -> li
     The forms are compared at the first of the rising lengths; a Triton kernel without a GPU is
     interpreted, there only.
     """
-    place = "cuda" if torch.cuda.is_available() else "cpu"
-    made = {length: _inputs(length, place) for length in lengths}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    made = {length: _inputs(length, device) for length in lengths}
     expected = mechanism.loops(*(x.double() for x in made[lengths[0]]))
     rungs = []
-    for name in ("loops", *(one for one in mechanism.backends if _is_there(one))):
+    for name in ("loops", *filter(_is_there, mechanism.backends)):
         form = mechanism.loops if name == "loops" else replace(mechanism, backend=name).attention
-        interpreted = name == "triton" and place == "cpu"
+        interpreted = name == "triton" and device == "cpu"
         got = form(*made[lengths[0]])
         error = None if name == "loops" else float((got.double() - expected).abs().max())
-        found: dict[int, float | None] = {}
+        times: dict[int, float | None] = dict.fromkeys(lengths)
+        least, before = 0.0, lengths[0]  # work grows at most with the square of the length
         for length in lengths[:1] if interpreted else lengths:
-            found[length] = None if _too_long(found, length) else min(
-                seconds(partial(form, *made[length])) for _ in range(1 if name == "loops" else 3))
-        note = "interpreted" if interpreted else ""
-        rungs.append(Rung(name, WHAT[name], error, dict.fromkeys(lengths) | found, note))
+            if least * (length / before) ** 2 > PATIENCE:
+                break
+            least, before = min(seconds(partial(form, *made[length]))
+                                for _ in range(1 if name == "loops" else 3)), length
+            times[length] = least
+        rungs.append(Rung(name, WHAT[name], error, times, "interpreted" if interpreted else ""))
     return rungs
 
 
-def _inputs(length: int, place: str) -> list[Tensor]:
+def _inputs(length: int, device: str) -> list[Tensor]:
     generator = torch.Generator().manual_seed(length)
-    return [torch.randn(1, HEADS, length, HEAD_DIM, generator=generator).to(place) for _ in "qkv"]
+    return [torch.randn(1, HEADS, length, HEAD_DIM, generator=generator).to(device) for _ in "qkv"]
 
 
 def _is_there(backend: str) -> bool:
@@ -55,11 +58,3 @@ def _is_there(backend: str) -> bool:
         return fused.installed() and (torch.cuda.is_available()
                                       or os.environ.get("TRITON_INTERPRET") == "1")
     return True
-
-
-def _too_long(found: dict[int, float | None], length: int) -> bool:
-    """Return whether the next length may exceed `PATIENCE`; work grows at most with its square."""
-    if not found:
-        return False
-    before, took = list(found.items())[-1]
-    return took is None or took * (length / before) ** 2 > PATIENCE

@@ -7,6 +7,7 @@ interleaved in rotating order, and the ratio to full attention is taken within a
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,14 +17,7 @@ from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTr
 from cca_lab.mechanisms.caches import CACHES, with_sized
 from cca_lab.reporting import device, device_name, machine, print_table
 from cca_lab.settings import option
-from cca_lab.studies.benchmarks.timing import (
-    MOST_ROUNDS,
-    ROUNDS,
-    median_and_range,
-    ratios,
-    rotating,
-    seconds,
-)
+from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, compared, rotating, seconds
 from cca_lab.studies.study import Study
 
 OPTIONS: dict[str, dict[str, Any]] = with_sized(
@@ -73,7 +67,8 @@ class ModelBench(Study):
                 "divisor")
         torch.manual_seed(0)
         context = max(*self.prompt, self.step[1]) + TOKENS
-        model = new_gpt2(self.layers, self.width, self.heads, context).to(device())
+        model = new_gpt2(self.layers, self.width, self.heads, context)
+        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
         names = [FULL, *self.attention]
         writing = [row for prompt in self.prompt
                    for row in measure_writing(model, names, prompt, self.rounds)]
@@ -97,11 +92,10 @@ class ModelBench(Study):
                 for row in result["writing"]]
         print_table(title, ("attention", "prompt", "first token ms", "full / it", "next token ms",
                             "full / it", "cache MiB"), rows)
-        rows = [(row["attention"], f"{row['rows']} x {row['length']}",
-                 f"{row['tokens_a_second']:.0f}", f"{row['step_ratio']:.2f}")
-                for row in result["training"]]
         print_table("A training step", ("attention", "tokens", "tokens a second", "full / it"),
-                    rows)
+                    [(row["attention"], f"{row['rows']} x {row['length']}",
+                      f"{row['tokens_a_second']:.0f}", f"{row['step_ratio']:.2f}")
+                     for row in result["training"]])
 
 
 def new_gpt2(layers: int, width: int, heads: int, context: int) -> PreTrainedModel:
@@ -137,39 +131,41 @@ def new_cache(model: PreTrainedModel, name: str) -> Cache:
 def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Tensor) -> Written:
     """Time the forward of a prompt (P,) and, with a cache, of the tokens `rest` (n,) one by one."""
     model.eval()
-    cached = cache is not None
 
     def forward(ids: Tensor) -> object:
-        return model(ids.view(1, -1), past_key_values=cache, use_cache=cached, logits_to_keep=1)
+        return model(ids.view(1, -1), past_key_values=cache, use_cache=cache is not None,
+                     logits_to_keep=1)
 
-    first = seconds(lambda: forward(prompt))
-    size = nbytes(cache) if cached else None
-    return Written(first, [seconds(lambda token=token: forward(token))
-                           for token in rest] if cached else [], size)
+    first = seconds(partial(forward, prompt))
+    if cache is None:
+        return Written(first, [], None)
+    size = nbytes(cache)
+    return Written(first, [seconds(partial(forward, token)) for token in rest], size)
 
 
-def nbytes(cache: Cache) -> int:
+def nbytes(cache: Any) -> int:
     """Return the bytes of the keys, the values and everything else that a cache stores."""
     if isinstance(cache, DynamicCache):
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    return cache.nbytes()
+        layers: list[Any] = cache.layers
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
+    return int(cache.nbytes())
 
 
 def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, rounds: int,
                     options: Mapping[str, dict] = OPTIONS) -> list[dict[str, Any]]:
     """Return a row per attention: first token, next tokens and cache after a random prompt."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS, ), generator=generator).to(
-        model.device)
-    found: dict[str, list[Written]] = {name: [] for name in names}
+    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS, ), generator=generator)
+    ids = ids.to(model.device)
+    texts: dict[str, list[Written]] = {name: [] for name in names}
     for round_, name in rotating(names, rounds):
         with attending(model, name, options.get(name, {})):
             written = write(model, new_cache(model, name), ids[:prompt], ids[prompt:])
         if round_ >= 0:
-            found[name].append(written)
-    first = {name: [one.first for one in each] for name, each in found.items()}
-    token = {name: [sum(one.tokens) / TOKENS for one in each] for name, each in found.items()}
-    return [{"attention": name, "prompt": prompt, "cache_bytes": found[name][0].nbytes,
+            texts[name].append(written)
+    first = {name: [text.first for text in texts[name]] for name in names}
+    token = {name: [sum(text.tokens) / TOKENS for text in texts[name]] for name in names}
+    return [{"attention": name, "prompt": prompt, "cache_bytes": texts[name][0].nbytes,
              **_compared("first", first, name), **_compared("token", token, name)}
             for name in names]
 
@@ -186,21 +182,17 @@ def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[i
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    found: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for round_, name in rotating(names, rounds):
         with attending(model.train(), name, OPTIONS.get(name, {})):
             time = seconds(train)
         if round_ >= 0:
-            found[name].append(time)
-    return [{"attention": name, "rows": step[0], "length": step[1],
-             **_compared("step", found, name),
-             "tokens_a_second": ids.numel() / median_and_range(found[name])[0]}
-            for name in names]
+            times[name].append(time)
+    rows = [{"attention": name, "rows": step[0], "length": step[1],
+             **_compared("step", times, name)} for name in names]
+    return [row | {"tokens_a_second": ids.numel() / row["step_seconds"]} for row in rows]
 
 
-def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, Any]:
-    """Return the seconds of one attention, and full attention's seconds over them."""
-    time, time_range = median_and_range(found[name])
-    ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
-    return {f"{what}_seconds": time, f"{what}_range": time_range, f"{what}_ratio": ratio,
-            f"{what}_ratio_range": ratio_range}
+def _compared(what: str, times: Mapping[str, Sequence[float]], name: str) -> dict[str, Any]:
+    """Return the seconds of one attention beside full attention's, as `what` is called."""
+    return {f"{what}_{key}": value for key, value in compared(times, name, FULL).items()}

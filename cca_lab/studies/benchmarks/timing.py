@@ -64,16 +64,16 @@ def interleave(calls: Mapping[Name, Callable[[], object]], rounds: int,
 
     A slowdown of the machine so affects all. A call is repeated until `least` seconds are measured.
     """
-    found: dict[Name, list[float]] = {name: [] for name in calls}
+    times: dict[Name, list[float]] = {name: [] for name in calls}
     repeats = dict.fromkeys(calls, 1)
     for round_, name in rotating(list(calls), rounds):
         if round_ >= 0:
-            found[name].append(seconds(calls[name], repeats[name]))
+            times[name].append(seconds(calls[name], repeats[name]))
             continue
         once = seconds(calls[name])
         if once < LONG * least:  # the first call of a short one is not typical of the next ones
             repeats[name] = math.ceil(least / max(seconds(calls[name]), least / MOST_REPEATS))
-    return found
+    return times
 
 
 def median_and_range(values: Sequence[float]) -> tuple[float, list[float]]:
@@ -83,7 +83,7 @@ def median_and_range(values: Sequence[float]) -> tuple[float, list[float]]:
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
     """Return above / below, round by round, since what slows a round slows both."""
-    return [one / other for one, other in zip(above, below, strict=True)]
+    return [over / under for over, under in zip(above, below, strict=True)]
 
 
 def compared(times: Mapping[Name, Sequence[float]], name: Name, full: Name) -> dict[str, Any]:
@@ -108,10 +108,10 @@ def product_call(size: int, dtype: torch.dtype,
                  device: torch.device) -> tuple[Callable[[], object], int]:
     """Return a call that multiplies two square matrices, and its number of operations."""
     generator = torch.Generator(device).manual_seed(0)
-    one, other = (torch.randn(size, size, generator=generator, dtype=dtype, device=device)
-                  for _ in range(2))
-    out = torch.empty_like(one)
-    return lambda: torch.mm(one, other, out=out), 2 * size**3
+    left, right = (torch.randn(size, size, generator=generator, dtype=dtype, device=device)
+                   for _ in range(2))
+    out = torch.empty_like(left)
+    return lambda: torch.mm(left, right, out=out), 2 * size**3
 
 
 def copy_call(size: int, device: torch.device) -> tuple[Callable[[], object], int]:
@@ -143,7 +143,8 @@ def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) ->
             pass  # without permission the peak includes that of `prepare`
     before = _peak()
     call()
-    return None if before is None else max(0, _peak() - before)
+    after = _peak()
+    return None if before is None or after is None else max(0, after - before)
 
 
 def _peak() -> int | None:

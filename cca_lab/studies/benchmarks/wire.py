@@ -68,8 +68,8 @@ class Wire(Study):
                       "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
                       f"{row['ring_bytes'] / 1024:.0f}")
                      for row in result["measured"]])
-        print_table("{} tokens on {} GPUs, one layer forward, the busiest GPU".format(
-            *result["planned_size"]),
+        tokens, gpus = result["planned_size"]
+        print_table(f"{tokens} tokens on {gpus} GPUs, one layer forward, the busiest GPU",
                     ("method", "MB received", "MB of keys and values", "pairs over the mean",
                      "TFLOP", "GB/s to hide"),
                     [(row["method"], f"{row['bytes'] / 1e6:.1f}", f"{row['resident'] / 1e6:.0f}",
@@ -85,17 +85,13 @@ def measure(ranks: int, length: int, group: int, window: int) -> list[dict[str, 
     for balance in BALANCES:
         plan_ = Plan(Shards(length, ranks, balance), group, window)
         entries = [entries_received(plan_, rank) for rank in range(ranks)]
-        wires = [found[balance]["wire"] for found in results]
-        rows.append({
-            "ranks": ranks,
-            "balance": balance,
-            "entries": entries,
-            "error": max(found[balance]["error"] for found in results),
-            "bytes": 2 * sum(entries) * MEASURED.entry,  # and the gradients back
-            "wire": None if None in wires else wires[0],
-            "ring_bytes": 3 * sum(ring_received(plan_, rank)
-                                  for rank in range(ranks)) * MEASURED.entry
-        })
+        wires = [result[balance]["wire"] for result in results]
+        ring = sum(ring_received(plan_, rank) for rank in range(ranks))
+        rows.append({"ranks": ranks, "balance": balance, "entries": entries,
+                     "error": max(result[balance]["error"] for result in results),
+                     "bytes": 2 * sum(entries) * MEASURED.entry,  # and the gradients back
+                     "wire": None if None in wires else wires[0],
+                     "ring_bytes": 3 * ring * MEASURED.entry})
     return rows
 
 
@@ -110,21 +106,22 @@ def _measured(processes: ProcessGroup, length: int, group: int,
     whole = [x.clone().requires_grad_() for x in (q, k, v)]
     expected = mechanism.attention(*whole)
     (expected * loss).sum().backward()
-    found = {}
+    measured = {}
     for balance in BALANCES:
         shards = Shards(length, processes.size(), balance)
-        own = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]
+        mine = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]
         before = _sent()
-        output = context_parallel_cca(mechanism, *own, shards, processes)
+        output = context_parallel_cca(mechanism, mine[0], mine[1], mine[2], shards, processes)
         (output * shards.piece(loss, rank, 2)).sum().backward()
         sent = _sent()
-        pairs = [(output, expected),
-                 *((one.grad, other.grad) for one, other in zip(own, whole, strict=True))]
-        errors = [(one - shards.piece(other, rank, 2)).abs().amax().item() if one.numel() else 0.0
-                  for one, other in pairs]
-        found[balance] = {"error": max(errors),
-                          "wire": None if before is None or sent is None else sent - before}
-    return found
+        errors = [0.0]
+        for got, wanted in ((output, expected), *((x.grad, y.grad) for x, y in zip(mine, whole,
+                                                                                strict=True))):
+            if got is not None and wanted is not None and got.numel():
+                errors.append((got - shards.piece(wanted, rank, 2)).abs().amax().item())
+        measured[balance] = {"error": max(errors),
+                             "wire": None if before is None or sent is None else sent - before}
+    return measured
 
 
 def _sent() -> int | None:
@@ -138,34 +135,28 @@ def _sent() -> int | None:
 
 def plan(length: int, ranks: int, shape: Shape = PLANNED) -> list[dict[str, Any]]:
     """Return what one layer's forward costs the busiest GPU: bytes, pairs, and the link needed."""
-    rows = []
+    rows, every = [], range(ranks)
+
+    def add(method: str, pairs: list[int], received: int, resident: int) -> None:
+        flop = 4 * shape.batch * shape.heads * shape.head_dim * max(pairs)
+        rows.append({"method": method, "bytes": received, "resident": resident,
+                     "balance": max(pairs) * len(pairs) / sum(pairs), "flop": flop,
+                     "link": received * RATE / flop})
+
     for group, window in ((16, 1024), (16, 4096), (64, 1024)):
         for balance in BALANCES:
-            own = Plan(Shards(length, ranks, balance), group, window)
-            rows.append(
-                _row(f"CCA, g {group}, s {window}, {balance}",
-                     [pairs_of(own, rank) for rank in range(ranks)],
-                     max(entries_received(own, rank) for rank in range(ranks)) * shape.entry,
-                     max(resident_entries(own, rank) for rank in range(ranks)) * shape.entry,
-                     shape))
+            cca = Plan(Shards(length, ranks, balance), group, window)
+            add(f"CCA, g {group}, s {window}, {balance}", [pairs_of(cca, rank) for rank in every],
+                max(entries_received(cca, rank) for rank in every) * shape.entry,
+                max(resident_entries(cca, rank) for rank in every) * shape.entry)
     full = Plan(Shards(length, ranks, "zigzag"), 1, 1)  # every key stays: groups of one token
-    causal = [pairs_of(full, rank) for rank in range(ranks)]
-    received = max(ring_received(full, rank) for rank in range(ranks)) * shape.entry
-    rows.append(
-        _row("full, ring, zigzag", causal, received, 2 * length // ranks * shape.entry, shape))
-    rows.append(_row("full, keys gathered, zigzag", causal, received, length * shape.entry, shape))
-    heads = max(1, -(-shape.heads // ranks))
-    held = 2 * length * max(1,
-                            shape.kv_heads // ranks) * shape.head_dim * shape.number * shape.batch
+    causal = [pairs_of(full, rank) for rank in every]
+    received = max(ring_received(full, rank) for rank in every) * shape.entry
+    add("full, ring, zigzag", causal, received, 2 * length // ranks * shape.entry)
+    add("full, keys gathered, zigzag", causal, received, length * shape.entry)
     if shape.heads >= ranks:
-        rows.append(_row("full, Ulysses", [heads * sum(causal) // shape.heads] * ranks,
-                         int(ulysses_bytes(length, ranks, shape)), held, shape))
+        heads, kv_heads = -(-shape.heads // ranks), max(1, shape.kv_heads // ranks)
+        add("full, Ulysses", [heads * sum(causal) // shape.heads] * ranks,
+            int(ulysses_bytes(length, ranks, shape)),
+            2 * length * kv_heads * shape.head_dim * shape.number * shape.batch)
     return rows
-
-
-def _row(method: str, pairs: list[int], received: int, resident: int,
-         shape: Shape) -> dict[str, Any]:
-    flop = 4 * shape.batch * shape.heads * shape.head_dim * max(pairs)
-    return {"method": method, "bytes": received, "resident": resident,
-            "balance": max(pairs) * len(pairs) / sum(pairs), "flop": flop,
-            "link": received * RATE / flop}

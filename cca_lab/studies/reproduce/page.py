@@ -71,7 +71,8 @@ def page(folder: Path) -> str:
     """Return the page for a folder of results."""
     rows: dict[str, list[str]] = {paper: [] for paper in PAPERS}
     counts, later = dict.fromkeys(VERDICTS, 0), []
-    for artefact in (*TRAINED.values(), *MEASURED, *LATENCY):
+    artefacts: list[Artefact | Measured] = [*TRAINED.values(), *MEASURED, *LATENCY]
+    for artefact in artefacts:
         found = found_for(artefact, folder)
         if found is None:
             later.append(f"* {artefact.paper}, {artefact.place}: {artefact.claim}")

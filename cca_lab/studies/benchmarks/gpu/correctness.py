@@ -13,6 +13,8 @@ of terms, and exponents of logits of a few units, cost some tens of eps.
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.intervals import causal_intervals
 from cca_lab.mechanisms import VerticalSlash
 from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.mechanisms.streaming import streaming_llm
 from cca_lab.studies.benchmarks.gpu.section import Section, Sizes, random_tensors
 
@@ -35,39 +38,36 @@ def run(sizes: Sizes, section: Section) -> None:
 
     A dtype's other kernels follow its first case: if time runs out, the last cases are missing.
     """
-    others = (("pooling", check_pooling), ("decoding", check_decoding), ("vertical-slash",
-                                                                         check_vertical_slash))
+    others = {"pooling": check_pooling, "decoding": check_decoding,
+              "vertical-slash": check_vertical_slash}
     done: set[torch.dtype] = set()
     for dtype, mechanism, head_dim in sizes.cases:
-        name = f"{mechanism}, {dtype}, head_dim {head_dim}"
-        section.attempt(
-            name, lambda d=dtype, m=mechanism, h=head_dim: check_attention(sizes, section, m, d, h))
-        for what, check in () if dtype in done else others:
-            section.attempt(f"{what}, {dtype}",
-                            lambda d=dtype, check=check: check(sizes, section, d))
+        section.attempt(f"{mechanism}, {dtype}, head_dim {head_dim}",
+                        partial(check_attention, sizes, section, mechanism, dtype, head_dim))
+        for what, check in ({} if dtype in done else others).items():
+            section.attempt(f"{what}, {dtype}", partial(check, sizes, section, dtype))
         done.add(dtype)
 
 
 @contextmanager
 def poisoned() -> Iterator[None]:
     """Fill memory that PyTorch allocates uninitialised with NaN within the context."""
-    before = torch.are_deterministic_algorithms_enabled(
-    ), torch.is_deterministic_algorithms_warn_only_enabled()
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore")  # warnings about non-deterministic operators are irrelevant here
+        warnings.simplefilter("ignore")  # about non-deterministic operators
         torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            torch.use_deterministic_algorithms(before, warn_only=warn_only)
 
 
 def table_of(mechanism: str, length: int, group: int, window: int) -> tuple[Tensor, int]:
     """Return the intervals of a mechanism (1, 1, L, n, 2), and its number of columns N."""
     if mechanism == "cca":
-        return groups.intervals(length, group,
-                                window), groups.core_count(length, group, window) + length
+        cores = core_count(length, group, window)
+        return groups.intervals(length, group, window), cores + length
     if mechanism == "full":
         return causal_intervals(length), length
     return streaming_llm.intervals(torch.arange(length), 4, window), length
@@ -82,11 +82,11 @@ def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch
     q, k, v, grad_out = random_tensors(*((1, of, length, head_dim) for of, length in shapes),
                                        dtype=dtype)
     (grad_lse,) = random_tensors((1, heads, sizes.length), dtype=torch.float32, seed=1)
-    leaves = [x.requires_grad_() for x in (q, k, v)]
+    q, k, v = (x.requires_grad_() for x in (q, k, v))
     with poisoned():
-        out, lse = interval_attention(*leaves, table, backend="triton", return_lse=True)
-        grads = torch.autograd.grad((out, lse), leaves, (grad_out, grad_lse))
-    wanted = reference(*(x.detach() for x in leaves), table, grad_out, grad_lse)
+        out, lse = interval_attention(q, k, v, table, backend="triton", return_lse=True)
+        grads = torch.autograd.grad((out, lse), (q, k, v), (grad_out, grad_lse))
+    wanted = reference(q.detach(), k.detach(), v.detach(), table, grad_out, grad_lse)
     judge(section, f"attention, {mechanism}", dtype, head_dim,
           dict(zip(("out", "lse", "dq", "dk", "dv"), zip((out, lse, *grads), wanted, strict=True),
                    strict=True)))
@@ -108,7 +108,7 @@ def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
         rows_of.append((out.detach(), lse.detach(), grad_q))
         for total, grad in zip(sums, grads, strict=True):
             total += grad
-    return *(torch.cat(parts, dim=2) for parts in zip(*rows_of, strict=True)), *sums
+    return *(torch.cat(chunks, dim=2) for chunks in zip(*rows_of, strict=True)), *sums
 
 
 def check_pooling(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
@@ -119,15 +119,14 @@ def check_pooling(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
     q, k, v = (x.requires_grad_() for x in random_tensors(
         *((1, of, length, head_dim) for of in (heads, kv_heads, kv_heads)), dtype=dtype))
     angle = random_tensors((length, head_dim // 2), dtype=torch.float32, seed=2)[0]
-    rotation = tuple(torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
+    cos, sin = (torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
     grads_out = random_tensors(*[(1, kv_heads, length // group, head_dim)] * 2, dtype=dtype, seed=3)
     with poisoned():
-        cores = pool_groups(q, k, v, group, rotation=rotation, backend="triton")
+        cores = pool_groups(q, k, v, group, rotation=(cos, sin), backend="triton")
         grads = torch.autograd.grad(cores, (q, k, v), grads_out)
-    exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
-    wanted = pool_groups(*exact, group, rotation=tuple(t.double() for t in rotation),
-                         backend="torch")
-    wanted_grads = torch.autograd.grad(wanted, exact, [x.double() for x in grads_out])
+    q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
+    wanted = pool_groups(q, k, v, group, rotation=(cos.double(), sin.double()), backend="torch")
+    wanted_grads = torch.autograd.grad(wanted, (q, k, v), [x.double() for x in grads_out])
     pairs = zip((*cores, *grads), (*wanted, *wanted_grads), strict=True)
     judge(section, "pooling", dtype, head_dim,
           dict(zip(("core k", "core v", "dq", "dk", "dv"), pairs, strict=True)))
@@ -157,10 +156,11 @@ def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> 
     q, k, v = random_tensors(
         *((1, of, length, sizes.head_dim) for of in (heads, kv_heads, kv_heads)), dtype=dtype)
     exact = [x.double() for x in (q, k, v)]
-    chosen = VerticalSlash(**options).select(*exact[:2])
+    pattern = VerticalSlash(**options)  # type: ignore[arg-type]  # none of these is the backend
+    chosen = pattern.select(*exact[:2])
     with poisoned():
-        got = VerticalSlash(backend="triton", **options).attention(q, k, v, selection=chosen)
-    wanted = VerticalSlash(backend="dense", **options).attention(*exact, selection=chosen)
+        got = replace(pattern, backend="triton").attention(q, k, v, selection=chosen)
+    wanted = replace(pattern, backend="dense").attention(*exact, selection=chosen)
     judge(section, "vertical-slash", dtype, sizes.head_dim, {"out": (got, wanted)})
 
 
@@ -179,8 +179,6 @@ def block_error(got: Tensor, wanted: Tensor) -> float:
     if not bool(got.isfinite().all()):
         return float("inf")
     got, wanted = (x.detach().double().reshape(*x.shape[:3], -1) for x in (got, wanted))
-    blocks = [(one - other, other)
-              for one, other in zip(got.split(BLOCK, 2), wanted.split(BLOCK, 2), strict=True)]
-    error, size = (torch.stack([x.flatten(2).norm(dim=-1) for x in side])
-                   for side in zip(*blocks, strict=True))  # (blocks, B, H)
+    error, size = (torch.stack([block.flatten(2).norm(dim=-1) for block in x.split(BLOCK, 2)])
+                   for x in (got - wanted, wanted))  # (blocks, B, H)
     return (error / size.clamp_min(SMALL * size.mean()).clamp_min(1e-300)).max().item()

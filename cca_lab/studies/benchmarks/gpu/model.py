@@ -4,6 +4,8 @@ As many layers as fit beside the full cache of the longest prompt. Every layer c
 the ratios are those of the whole model, but for the embedding and the output layer.
 """
 
+from functools import partial
+
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
@@ -37,7 +39,7 @@ def run(sizes: Sizes, section: Section) -> None:
             section.add(**row)
 
     for length in sizes.lengths:
-        section.attempt(f"prompt of {length}", lambda n=length: measure(n))
+        section.attempt(f"prompt of {length}", partial(measure, length))
 
 
 def free_bytes() -> int | None:
@@ -63,8 +65,8 @@ def new_llama(sizes: Sizes, layers: int) -> PreTrainedModel:
     config = LlamaConfig(hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers,
                          num_attention_heads=heads, num_key_value_heads=heads,
                          vocab_size=vocabulary, bos_token_id=1, eos_token_id=2,
-                         max_position_embeddings=max(sizes.lengths) + TOKENS,
-                         attn_implementation="sdpa")
+                         max_position_embeddings=max(sizes.lengths) + TOKENS)
+    config._attn_implementation = "sdpa"
     torch.manual_seed(0)
     before = torch.get_default_dtype()
     torch.set_default_dtype(DTYPE)

@@ -50,10 +50,12 @@ class GpuBench(Study):
         start, sections = perf_counter(), {}
         for name, limit in LIMITS.items():
             print(f"{name}: at most {limit + GRACE:.0f} s", flush=True)
-            (out / f"{name}.json").unlink(
-                missing_ok=True)  # of an earlier run: a section may not start
+            file = out / f"{name}.json"
+            file.unlink(missing_ok=True)  # of an earlier run: a section may not start
             error = (_apart if self.apart else _here)(name, out, sizes, limit)
-            sections[name] = _found(out / f"{name}.json", error)
+            results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {
+                "rows": [], "left_out": []}
+            sections[name] = results | {"error": error}
             write_json(out / "gpu.json", gathered(sections, sizes, perf_counter() - start))
         result = gathered(sections, sizes, perf_counter() - start)
         # an error here leaves gpu.json
@@ -65,7 +67,7 @@ class GpuBench(Study):
 
 
 def run_section(name: str, out: Path, sizes: Sizes, limit: float) -> None:
-    """Run one section; its results are written to out/<name>.json."""
+    """Run one section; its results are written to out/NAME.json."""
     section = Section(out / f"{name}.json", limit)
     importlib.import_module(f"cca_lab.studies.benchmarks.gpu.{name}").run(sizes, section)
     section.write()
@@ -90,14 +92,7 @@ def _here(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
     return None
 
 
-def _found(path: Path, error: str | None) -> dict[str, Any]:
-    """Return the results of a section, and its error."""
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": [],
-                                                                                "left_out": []}
-    return found | {"error": error}
-
-
-def gathered(sections: dict[str, dict], sizes: Sizes, seconds: float) -> dict[str, Any]:
+def gathered(sections: dict[str, dict[str, Any]], sizes: Sizes, seconds: float) -> dict[str, Any]:
     """Return all sections, the machine, and the targets."""
     from cca_lab.studies.benchmarks.gpu.tables import targets
 

@@ -89,21 +89,11 @@ class Section:
         self.found.update(facts)
         self.write()
 
-    def leave_out(self, what: str, why: str = "no time left") -> None:
-        """Record that a case was not run, and why."""
-        self.found["left_out"].append(f"{what}: {why}")
-        self.write()
-
-    def spent(self, what: str) -> bool:
-        """Return whether the time limit is reached; if so, record the case as left out."""
-        if perf_counter() - self.start < self.limit:
-            return False
-        self.leave_out(what)
-        return True
-
     def attempt(self, what: str, case: Callable[[], None]) -> None:
         """Run a case within the time limit; an error becomes a row, and the next case runs."""
-        if self.spent(what):
+        if perf_counter() - self.start >= self.limit:
+            self.found["left_out"].append(f"{what}: no time left")
+            self.write()
             return
         try:
             case()
@@ -123,9 +113,9 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def usable(calls: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Callable[[], object]],
-                                                               dict[str, str]]:
-    """Call each once; return the calls that succeed, and the errors of the others."""
+def timed(calls: Mapping[str, Callable[[], object]], rounds: int,
+          least: float) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Interleave the calls that succeed; return their seconds, and the errors of the others."""
     ran, errors = {}, {}
     for name, call in calls.items():
         try:
@@ -135,13 +125,6 @@ def usable(calls: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Callabl
         except Exception as error:
             errors[name] = told(error)
             free_memory()
-    return ran, errors
-
-
-def timed(calls: Mapping[str, Callable[[], object]], rounds: int,
-          least: float) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Interleave the calls that succeed; return their seconds, and the errors of the others."""
-    ran, errors = usable(calls)
     return (interleave(ran, rounds, least) if ran else {}), errors
 
 

@@ -16,6 +16,7 @@ A rate is useful operations per second (see `benchmarks.timing`), for the target
 from collections.abc import Callable
 from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from cca_lab.attention import causal_intervals, pool_groups
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.reporting import device
 from cca_lab.studies.benchmarks.flex import flex_call
 from cca_lab.studies.benchmarks.gpu.section import (
@@ -50,29 +52,29 @@ FLASH = "flash"
 DTYPE = torch.bfloat16
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor | tuple[Tensor, ...]]
-Contender = tuple[Attend, tuple[Tensor, ...], int,
-                  Setting | None]  # call, its inputs, pairs of a head, setting
+# A call, its inputs, the pairs of a head, and CCA's setting.
+Contender = tuple[Attend, tuple[Tensor, ...], int, Setting | None]
 
 
 def run(sizes: Sizes, section: Section) -> None:
     """Measure the machine's peaks, then every contender at every length."""
-    section.attempt("roof", lambda: roof(sizes, section))
+    section.attempt("roof", partial(roof, sizes, section))
     # The backward is timed repeatedly on one graph, which compiled code allows only without donated
     # buffers. That setting is local to a thread, and on a GPU autograd would run the backward in
     # another thread.
-    with functorch_config.patch(donated_buffer=False), torch.autograd.set_multithreading_enabled(
-            False):
+    with (functorch_config.patch(donated_buffer=False),
+          torch.autograd.set_multithreading_enabled(False)):
         for length in sizes.lengths:
-            section.attempt(f"length {length}", lambda n=length: measure(sizes, section, n))
+            section.attempt(f"length {length}", partial(measure, sizes, section, length))
 
 
 def roof(sizes: Sizes, section: Section) -> None:
     """Measure the peak of matrix products and the bandwidth of a copy."""
     product, flops = product_call(sizes.product, DTYPE, device())
     copied, traffic = copy_call(sizes.copy, device())
-    found, _ = timed({"product": product, "copy": copied}, max(5, sizes.rounds), sizes.least)
-    peak, peak_range = median_and_range([flops / time for time in found["product"]])
-    bandwidth, bandwidth_range = median_and_range([traffic / time for time in found["copy"]])
+    times, _ = timed({"product": product, "copy": copied}, max(5, sizes.rounds), sizes.least)
+    peak, peak_range = median_and_range([flops / time for time in times["product"]])
+    bandwidth, bandwidth_range = median_and_range([traffic / time for time in times["copy"]])
     section.note(peak=peak, peak_range=peak_range, bandwidth=bandwidth,
                  bandwidth_range=bandwidth_range,
                  product=f"{sizes.product} x {sizes.product} bfloat16")
@@ -81,8 +83,8 @@ def roof(sizes: Sizes, section: Section) -> None:
 def measure(sizes: Sizes, section: Section, length: int) -> None:
     """Measure all contenders at one length: forward, then backward."""
     contenders, errors = make_contenders(sizes, length)
-    for name, error in errors.items():
-        section.add(length=length, contender=name, error=error)
+    for name, message in errors.items():
+        section.add(length=length, contender=name, error=message)
     for kind, prepare in (("forward", forward_call), ("backward", backward_call)):
         calls = {}
         for name, (attend, inputs, *_) in contenders.items():
@@ -90,33 +92,32 @@ def measure(sizes: Sizes, section: Section, length: int) -> None:
                 calls[name] = prepare(attend, inputs)
             except Exception as error:
                 section.add(length=length, contender=name, **{"pass": kind}, error=told(error))
-        found, errors = timed(calls, sizes.rounds, sizes.least)
+        times, failed = timed(calls, sizes.rounds, sizes.least)
         del calls
         free_memory()
-        for name, error in errors.items():
-            section.add(length=length, contender=name, **{"pass": kind}, error=error)
-        for name in found:
-            section.add(**row(sizes, section, length, kind, name, contenders[name], found))
+        for name, message in failed.items():
+            section.add(length=length, contender=name, **{"pass": kind}, error=message)
+        for name in times:
+            section.add(**row(sizes, section, length, kind, name, contenders[name], times))
 
 
 def row(sizes: Sizes, section: Section, length: int, kind: str, name: str, contender: Contender,
-        found: dict[str, list[float]]) -> dict:
+        times: dict[str, list[float]]) -> dict[str, Any]:
     """Return seconds, rate, and their ratios to flash attention, as JSON values."""
     *_, pairs, setting = contender
-    seconds, spread = median_and_range(found[name])
-    made = {"length": length, "pass": kind, "contender": name, "setting": setting, "pairs": pairs,
-            "seconds": seconds, "range": spread}
+    seconds, spread = median_and_range(times[name])
+    made: dict[str, Any] = {"length": length, "pass": kind, "contender": name,
+                            "setting": setting, "pairs": pairs, "seconds": seconds,
+                            "range": spread}
     if pairs:
         flops = useful_flops(pairs, sizes.heads, sizes.head_dim, kind)
         peak = section.found.get("peak")
         made |= {"rate": flops / seconds, "of_peak": flops / seconds / peak if peak else None,
                  "flops": flops,
                  "bytes": least_bytes(length, length, sizes.heads, sizes.heads, sizes.head_dim, 2)}
-    if FLASH in found:
-        faster = ratios(found[FLASH], found[name])
-        full = length * (length + 1) // 2
-        made |= {"speedup": median(faster),
-                 "of_flash": median(faster) * pairs / full if pairs else None}
+    if FLASH in times:
+        speedup, full = median(ratios(times[FLASH], times[name])), length * (length + 1) // 2
+        made |= {"speedup": speedup, "of_flash": speedup * pairs / full if pairs else None}
     return made
 
 
@@ -139,21 +140,25 @@ def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], di
             errors[name] = told(error)
 
     add("full, kernel", lambda: (kernel(causal_intervals(length), scale), (q, k, v), full, None))
-    for setting in sizes.settings:
+    def add_setting(setting: Setting) -> None:
         group, window = setting
-        pairs = groups.pairs(length, group, window)
-        add(f"CCA, s = {window}", lambda s=setting, p=pairs: (
-            CCA(group=s[0], window=s[1], backend="triton").attention, (q, k, v), p, s))
-        add(f"CCA, kernel, s = {window}", lambda s=setting, p=pairs: (
-            kernel(groups.intervals(length, *s), scale), columns(q, k, v, *s), p, s))
-        if setting == sizes.settings[0]:
-            add("pooling", lambda s=setting: (partial(pool_groups, group=s[0], backend="triton"),
-                                              (q, k, v), 0, s))
-            if length in sizes.flex_lengths:
-                add("CCA, flex", lambda s=setting, p=pairs: (
-                    flex_call(groups.intervals(length, *s), groups.core_count(length, *s) + length,
-                              *s, device(), compiled=sizes.name == "real"),
-                    columns(q, k, v, *s), p, s))
+        pairs, table = groups.pairs(length, group, window), groups.intervals(length, group, window)
+        add(f"CCA, s = {window}", lambda: (
+            CCA(group=group, window=window, backend="triton").attention, (q, k, v), pairs, setting))
+        add(f"CCA, kernel, s = {window}", lambda: (
+            kernel(table, scale), columns(q, k, v, group, window), pairs, setting))
+        if setting != sizes.settings[0]:
+            return
+        add("pooling", lambda: (partial(pool_groups, group=group, backend="triton"), (q, k, v), 0,
+                                setting))
+        if length in sizes.flex_lengths:
+            add("CCA, flex", lambda: (
+                flex_call(table, core_count(length, group, window) + length, group, window,
+                          device(), compiled=sizes.name == "real"),
+                columns(q, k, v, group, window), pairs, setting))
+
+    for setting in sizes.settings:
+        add_setting(setting)
     return contenders, errors
 
 
@@ -173,7 +178,7 @@ def kernel(intervals: Tensor, scale: float) -> Attend:
 
 def columns(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> tuple[Tensor, ...]:
     """Return q and the columns [cores ; raw tokens] (k and v) as leaf tensors."""
-    count = groups.core_count(q.shape[2], group, window)
+    count = core_count(q.shape[2], group, window)
     with torch.no_grad():
         cores = pool_groups(q, k, v, group, count=count) if count else (k[:, :, :0], v[:, :, :0])
         joined = (torch.cat([core, raw], dim=2) for core, raw in zip(cores, (k, v), strict=True))

@@ -24,12 +24,12 @@ def show(result: dict[str, Any]) -> None:
     where, sections = result["machine"], result["sections"]
     print_table(
         f"{where['gpu'] or where['cpu']}, torch {where['torch']}, triton {where['triton']}, "
-        f"{result['sizes']} "
-        "sizes: right?", ("case", "dtype", "head_dim", "errors in eps", "allowed", "right"),
-        [(row["case"], row["dtype"], row["head_dim"], ", ".join(
-            f"{name} {_number(value, '.2f')}"
-            for name, value in row["errors_in_eps"].items()), row["tolerance_in_eps"],
-          "yes" if row["right"] else "NO")
+        f"{result['sizes']} sizes: right?",
+        ("case", "dtype", "head_dim", "errors in eps", "allowed", "right"),
+        [(row["case"], row["dtype"], row["head_dim"],
+          ", ".join(f"{name} {_number(value, '.2f')}"
+                    for name, value in row["errors_in_eps"].items()),
+          row["tolerance_in_eps"], "yes" if row["right"] else "NO")
          for row in _rows(sections, "correctness")])
     peak = sections["speed"].get("peak")
     print_table(
@@ -70,22 +70,20 @@ def draw(result: dict[str, Any], out: Path) -> list[Path]:
 
     speed, by_name = result["sections"]["speed"], drawn(_rows(result["sections"], "speed"))
     device, files = result["machine"]["gpu"] or f"{result['machine']['cpu']}, interpreted", []
-    most = max((len(found) for found in by_name.values()), default=0)
-    everywhere = {name: found
-                  for name, found in by_name.items()
-                  if len(found) == most}  # measured at every length
+    most = max(map(len, by_name.values()), default=0)
+    everywhere = {name: rows for name, rows in by_name.items() if len(rows) == most}
     lengths = sorted(set.intersection(*map(set, everywhere.values()))) if everywhere else []
     if lengths:
-        series = {name: [found[n]["seconds"] * 1e3 for n in lengths]
-                  for name, found in everywhere.items()}
+        series = {name: [rows[n]["seconds"] * 1e3 for n in lengths]
+                  for name, rows in everywhere.items()}
         files.append(out / "speed.png")
         write_figure(files[-1], against_context(lengths, series, ylabel="milliseconds, forward",
                                                 title=f"Attention of a layer: {device}"))
     if by_name and speed.get("peak") and speed.get("bandwidth"):
         points = {name: [Point(result["heads"] * row["pairs"], row["flops"], row["bytes"],
                                row["seconds"])
-                         for row in found.values()]
-                  for name, found in by_name.items()}
+                         for row in rows.values()]
+                  for name, rows in by_name.items()}
         files.append(out / "roofline.png")
         write_figure(files[-1],
                      roofline(points, peak=speed["peak"], bandwidth=speed["bandwidth"],
@@ -93,17 +91,17 @@ def draw(result: dict[str, Any], out: Path) -> list[Path]:
     return files
 
 
-def drawn(rows: list[dict[str, Any]]) -> dict[str, dict[int, dict]]:
+def drawn(rows: list[dict[str, Any]]) -> dict[str, dict[int, dict[str, Any]]]:
     """Return the figures' forward rows by contender and length: full attention, one CCA setting."""
     rows = [row for row in rows
             if row["pass"] == "forward" and row["pairs"] and row["contender"] != "sdpa"]
     settings = list(dict.fromkeys(tuple(row["setting"]) for row in rows if row["setting"]))
 
-    def place(row: dict[str, Any]) -> tuple:
+    def order(row: dict[str, Any]) -> tuple[int, bool, str]:
         setting = settings.index(tuple(row["setting"])) if row["setting"] else -1
         return setting, "kernel" in row["contender"], row["contender"]
 
-    names = list(dict.fromkeys(row["contender"] for row in sorted(rows, key=place)))[:MOST_LINES]
+    names = list(dict.fromkeys(row["contender"] for row in sorted(rows, key=order)))[:MOST_LINES]
     return {name: {row["length"]: row for row in rows if row["contender"] == name}
             for name in names}
 
@@ -134,16 +132,16 @@ def targets(sections: dict[str, dict]) -> list[dict[str, Any]]:
     correctness = sections.get("correctness", {})
     right = [row.get("right", False) for row in correctness.get("rows", [])]
     whole = right and not correctness.get("left_out") and not correctness.get("error")
-    found: list[dict[str, Any]] = [{"target": "kernels right at real sizes", "wanted": len(right),
-                                    "got": sum(right),
-                                    "met": False if not all(right) else True if whole else None}]
+    judged: list[dict[str, Any]] = [{
+        "target": "kernels right at real sizes", "wanted": len(right), "got": sum(right),
+        "met": False if not all(right) else True if whole else None}]
     rows = [row for row in sections.get("speed", {}).get("rows", []) if row.get("setting")]
     first = rows[0]["setting"] if rows else None
     for what, contender, kind, key, wanted in TARGETS:
-        own = [row for row in rows if row["contender"].split(", s =")[0] == contender
-               and row["pass"] == kind and row["setting"] == first and row.get(key) is not None]
-        longest = max(own, key=lambda row: row["length"], default=None)
+        longest = max((row for row in rows if row["contender"].split(", s =")[0] == contender
+                       and row["pass"] == kind and row["setting"] == first
+                       and row.get(key) is not None), key=lambda row: row["length"], default=None)
         got = longest and longest[key]
-        found.append({"target": what, "length": longest and longest["length"], "setting": first,
-                      "wanted": wanted, "got": got, "met": None if got is None else got >= wanted})
-    return found
+        judged.append({"target": what, "length": longest and longest["length"], "setting": first,
+                       "wanted": wanted, "got": got, "met": None if got is None else got >= wanted})
+    return judged
