@@ -8,7 +8,14 @@ import torch
 
 from cca_lab.attention import statistics
 from cca_lab.models import attention_maps
-from cca_lab.reporting import command_line, device, device_name, machine, print_table, training_progress
+from cca_lab.reporting import (
+    command_line,
+    device,
+    device_name,
+    machine,
+    print_table,
+    training_progress,
+)
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
 from cca_lab.studies.study import ModelStudy

@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from cca_lab.models import disable_attention_dropout, swap_attention
-from cca_lab.models.evaluate import bootstrap_mean
+from cca_lab.models.evaluate import Estimate, bootstrap_mean
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.reporting import command_line, device, machine, write_json
@@ -142,13 +142,13 @@ class Trials(ModelStudy):
         row = self.evaluation.measure(model, losses)
         if trial.lengths:
             row["by_length"] = self.evaluation.by_length(model, trial.lengths)
-        row["perplexity_ratio"] = self._ratio(losses)
+        row["perplexity_ratio"] = asdict(self._ratio(losses))
         row["losses"] = losses.round(5).tolist()
         if not records:
             return row
         if trial.attention != "full":  # how much of the loss is the mechanism's
             swap_attention(model, "full")
-            row["read_in_full"] = self._ratio(self.evaluation.losses(model))
+            row["read_in_full"] = asdict(self._ratio(self.evaluation.losses(model)))
         row["seconds"] = round(records[-1]["seconds"], 1)
         row["cpu_seconds"] = round(cpu, 1)  # of all threads, the loading of the data included
         row["last_losses"] = {}
@@ -160,9 +160,9 @@ class Trials(ModelStudy):
                         for start in range(0, len(texts), CURVE)] if None not in texts else []
         return row
 
-    def _ratio(self, losses: np.ndarray) -> dict[str, Any]:
+    def _ratio(self, losses: np.ndarray) -> Estimate:
         """Return the perplexity over the base model's, paired window by window."""
-        return asdict(bootstrap_mean(losses - self.base_losses, np.exp))
+        return bootstrap_mean(losses - self.base_losses, np.exp)
 
 
 def fingerprint(model: torch.nn.Module) -> str:
