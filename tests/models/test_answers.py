@@ -11,13 +11,22 @@ from transformers import DynamicCache
 
 from cca_lab.mechanisms.caches import CACHES
 from cca_lab.models import evaluate, load_pretrained, swap_attention
-from cca_lab.models.evaluate import Answer, Answers, answer_examples, answer_task, contained, continuation, share_right
+from cca_lab.models.evaluate import (
+    Answer,
+    Answers,
+    answer_examples,
+    answer_task,
+    contained,
+    continuation,
+    share_right,
+)
 from cca_lab.tasks.examples import Example, answer_room, prompt_ids
 from cca_lab.tasks.own import own_questions
 from cca_lab.tasks.ruler import NiahSingle
 from tests.studies import small
 
-PROMPT = "Return the number of items in the list.\n    A map drawn by Marta Keller.\n    A song written by"
+PROMPT = ("Return the number of items in the list.\n    A map drawn by Marta Keller.\n"
+          "    A song written by")
 MECHANISMS = {"full": {}, "cca": {"group": 4, "window": 8}, "dga": {"group": 4},
               "streaming_llm": {"recent": 12}, "longlora": {"group": 16},
               "a_shape": {"sinks": 4, "window": 16}}

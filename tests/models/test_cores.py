@@ -25,7 +25,7 @@ def task():
 
 
 def sharp(**options):
-    """A small model whose queries and keys are 8 times as long, so that its phi is far from 1 / g."""
+    """A model whose queries and keys are 8 times as long, so that its phi is far from 1 / g."""
     model = small.model()
     with torch.no_grad():
         for block in model.transformer.h:
@@ -43,7 +43,7 @@ def read(model, reading=core_reading, **changes):
 
 
 def seen_by(model, monkeypatch, **changes):
-    """Read, and return the reading, each context's tokens, and each layer's float64 queries, keys and scale."""
+    """The reading, each context's tokens, and each layer's queries, keys and scale."""
     contexts, heads = [], []
 
     def watch(module, args, kwargs):
@@ -65,7 +65,7 @@ def seen_by(model, monkeypatch, **changes):
 
 
 def by_hand(q, k, scale, window=WINDOW):
-    """phi (H, groups, g) of the groups that the last row sees, its weight on their cores (H, groups), an error bound.
+    """phi (H, groups, g) and weight on the cores (H, groups) of the last row, an error bound.
 
     The bound is relative, for either. A logit is a dot product of D terms in float32, wrong by D +
     2 half ulps of its `size`, the sum of what is added, and a softmax doubles that: phi. A core's
@@ -91,7 +91,7 @@ def place_of_answer(ids):
 
 
 def matches_the_definition(monkeypatch, reading):
-    """Whether what is reported of two contexts at each of three offsets is what was worked out by hand."""
+    """Whether the report of two contexts at each of three offsets is what comes out by hand."""
     model = sharp()
     found, contexts, heads = seen_by(model, monkeypatch, reading=reading)
     assert len(contexts) == OFFSETS * CONTEXTS and found.phi.shape == found.attention.shape == (

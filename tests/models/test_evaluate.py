@@ -28,7 +28,7 @@ from tests.studies import small
 
 
 class Rule(PreTrainedModel):
-    """A language model whose logits for the token after each position come from a function of the ids."""
+    """A language model whose logits come from a function of the ids."""
 
     def __init__(self, rule):
         super().__init__(GPT2Config(n_positions=4096))

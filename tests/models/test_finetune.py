@@ -84,7 +84,7 @@ def far_apart(first, second):
 
 
 def masked_losses(logits, input_ids, known, text_rows):
-    """The mean cross entropy of the text rows and of the question rows, each over its marked tokens."""
+    """The mean cross entropy of text rows and of question rows, over their marked tokens."""
     losses, marked = row_losses(logits, input_ids, known), known[:, 1:].sum(dim=1)
     kinds = slice(None, text_rows), slice(text_rows, None)
     return tuple(losses[rows].sum() / marked[rows].sum().clamp(min=1) for rows in kinds)
@@ -106,7 +106,7 @@ def test_losses_are_means_over_the_marked_tokens():
 
 
 def changed_by_training(model, **config):
-    """Return the names of the weights that two steps change, and of those that were to be trained."""
+    """The names of the weights that two steps change, and of those that were to be trained."""
     before = weights(model)
     finetuner = Finetuner(model, mixture(), in_float32(steps=2, **config))
     finetuner.run()
@@ -230,7 +230,8 @@ def muon_in_float32():
 
 
 @pytest.mark.parametrize("optimizer, rows", [
-    ("adamw", 8), ("muon", 8), ("adamw", 6)])  # 8: one row of each kind a micro-step; 6: unequal micro-steps
+    ("adamw", 8), ("muon", 8),  # one row of each kind a micro-step
+    ("adamw", 6)])  # unequal micro-steps
 def test_micro_steps_change_nothing_but_memory(rows, optimizer):
     def run(kind, accumulation):
         model = swapped()
@@ -350,7 +351,7 @@ def test_a_run_at_too_high_a_rate_is_said_to_rise(tmp_path):
 
 
 def test_a_resumed_run_goes_on_watching_where_it_stopped(tmp_path):
-    """What it rises above is the loss of the run's first steps, not of the first after the interruption."""
+    """What it rises above is the loss of the run's first steps, not of those after the stop."""
     config = in_float32(steps=2 * WATCHED, learning_rate=30.0, save_every=WATCHED)
 
     class Stop(Exception):
@@ -396,7 +397,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, optimizer):
 @pytest.mark.parametrize("optimizer, forgotten", [
     ("adamw", set()), ("adamw", {0}), ("muon", set()), ("muon", {0}), ("muon", {1})])
 def test_resume_without_the_optimizer_state_would_be_seen(optimizer, forgotten):
-    """The mutants of the test above, weights restored and an optimizer forgotten, beside their correct twin."""
+    """The mutants of the test above, an optimizer forgotten, beside their correct twin."""
     config = in_float32(steps=6, save_every=3, optimizer=optimizer)
     whole = swapped()
     Finetuner(whole, mixture(), config).run()
@@ -538,7 +539,8 @@ def test_two_processes_train_as_one(tmp_path):
         if kind == "mutant":
             assert loss_gap > 1e-2 and weight_gap > 10 * TOLERANCE
         else:
-            assert loss_gap < 1e-5 and weight_gap < TOLERANCE, f"{kind}: {loss_gap:.1e}, {weight_gap:.1e}"
+            assert loss_gap < 1e-5 and weight_gap < TOLERANCE, (
+                f"{kind}: {loss_gap:.1e}, {weight_gap:.1e}")
             assert [record["gradient_norm"] for record in got] == pytest.approx(
                 [record["gradient_norm"] for record in expected], rel=1e-4)
 

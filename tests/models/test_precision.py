@@ -98,7 +98,7 @@ def test_nothing_is_timed_for_a_run_that_trains_nothing_or_was_told(monkeypatch)
 # ---------------------------------------------------------------- what timing leaves alone
 
 def timed_model():
-    """Return a model in training with dropout, so that a forward draws random numbers, and what it reads."""
+    """A model in training whose forward draws random numbers, by dropout, and what it reads."""
     model = swapped().train()
     model.transformer.drop.p = 0.1
     return model, *(tensor[:1] for tensor in mixture().batch(0))

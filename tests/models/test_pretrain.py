@@ -55,7 +55,7 @@ def test_the_curriculum_ends_at_the_context():
 
 
 def test_a_curriculum_of_text_alone_learns_nothing_from_questions():
-    """Two trainers whose questions differ, and nothing else, have the same weights after two steps."""
+    """Two trainers whose questions alone differ have the same weights after two steps."""
     class OtherQuestions(Pretrainer):
         def _task_batch(self, stage, rows):
             ids, known = super()._task_batch(stage, rows)
@@ -152,7 +152,7 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family, monkeypatch):
 
 
 def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
-    """The saved model attends in groups of the size that was asked for, not of the stage that was reached."""
+    """The saved model's groups have the size asked for, not that of the stage it reached."""
     with_a_tokenizer_at_hand(monkeypatch)
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
     words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200,
@@ -171,7 +171,7 @@ def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
 
 
 def with_groups(size):
-    """A trainer of a model with groups of so many tokens, whose steps train nothing, and what they find: the group."""
+    """A trainer whose steps train nothing, and the group size that each step sees."""
     model, seen = swap_attention(small.model(), "cca", group=size, window=8), []
     trainer = Pretrainer(model, small.tokenizer(), small.corpus(), Recipe(), 0)
 

@@ -1,4 +1,4 @@
-"""Whatever a command is given, it answers with one line and exit status 2, before any work, and leaves nothing."""
+"""A bad call is answered in one line with exit status 2, before any work, and leaves nothing."""
 
 import json
 import math

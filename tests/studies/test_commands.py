@@ -105,7 +105,7 @@ def wilson(share, count, z=1.959964):
 
 
 def test_finetune_takes_its_recipe_and_says_what_it_trains_on(home, tmp_path):
-    """On stderr, before the first step, so that a run of hours that goes wrong is stopped at once."""
+    """On stderr, before the first step, so that a wrong run of hours is stopped at once."""
     run = ["finetune", *options(home), "--group", 8, "--window", 8, "--steps", 2, "--rows", 2,
            "--optimizer", "muon", "--precision", "bf16", "--grow", 0.5, "--out", tmp_path / "run"]
     done = invoke(*run)

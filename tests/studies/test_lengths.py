@@ -1,4 +1,4 @@
-"""Losses by the length of the context, and statistics of heads, on a model small enough for any machine."""
+"""Losses by the length of the context, and statistics of heads, on a small model."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""The finetuned model that is shipped answers wherever its documents begin; one trained on aligned documents does not.
+"""The shipped finetuned model answers wherever documents begin; one trained aligned does not.
 
 The score is the defence: the first recipe of this lab passed for a recovery because it was scored
 where it was trained.
@@ -31,7 +31,7 @@ def held_out():
 
 
 def recovered(model, task) -> bool:
-    """Whether answers come back at every offset of the text against the groups, 8 offsets of 20 questions each."""
+    """Whether answers come back at each of 8 offsets of the text, with 20 questions each."""
     found = exact_match(model, task, length=LENGTH, text=held_out(), offsets=8, questions=32)
     return found.overall.value > MEAN and min(share.value for share in found.by_offset()) > WORST
 

@@ -61,9 +61,11 @@ CLEAR = {"a": trained(1.10, 1.11, 1.12), "b": trained(1.20, 1.21, 1.22),
     (CLEAR, "cba", DISAGREES),
     (CLEAR, "acb", DISAGREES),  # the ends are right, two neighbours are not
     (CLEAR, "a", UNSEEN),
-    ({"a": trained(1.0, 1.4, 1.2), "b": trained(1.3, 1.1, 1.3)}, "ab", UNSEEN),  # seeds differ more than settings
+    # seeds differ more than settings
+    ({"a": trained(1.0, 1.4, 1.2), "b": trained(1.3, 1.1, 1.3)}, "ab", UNSEEN),
     ({"a": trained(1.0), "b": trained(2.0)}, "ab", UNSEEN),  # one seed tells no spread
-    ({"a": read([1.0, 2.0, 3.0]), "b": read([1.1, 2.1, 3.11])}, "ab", AGREES),  # paired, window by window
+    # paired, window by window
+    ({"a": read([1.0, 2.0, 3.0]), "b": read([1.1, 2.1, 3.11])}, "ab", AGREES),
     ({"a": read([1.0, 2.0, 3.0]), "b": read([3.0, 1.1, 2.1])}, "ab", UNSEEN)])
 def test_an_order_holds_if_the_spread_lets_it(arms, order, verdict):
     assert ordering(arms, list(order), "perplexity") == verdict
@@ -217,7 +219,8 @@ def test_trials_of_one_file_never_differ_under_one_name():
 def test_the_declared_verdict_is_that_of_the_committed_results(artefact):
     found = page.found_for(artefact, results_folder())
     verdict = found.verdict if found and found.verdict != ONE_SEED else ""
-    assert artefact.verdict == verdict, f"declared {artefact.verdict!r}, found {verdict!r}: look into it"
+    assert artefact.verdict == verdict, (
+        f"declared {artefact.verdict!r}, found {verdict!r}: look into it")
     assert bool(artefact.why) == bool(verdict), "say why, for the reader"
 
 

@@ -350,7 +350,8 @@ def sweep_of(home, out, monkeypatch, recipes, close, seeds):
 def test_a_sweep_tries_each_recipe_on_cca_and_on_the_control(home, tmp_path, monkeypatch, capsys):
     recipe = SweepRecipe(steps=2, rows=2, optimizer="muon")
     rows, attentions = sweep_of(home, tmp_path / "sweep.json", monkeypatch, (recipe,), (recipe,), 1)
-    assert recipe.control == "muon 0.001, 2 x 2, text 75%" and recipe.name == f"{recipe.control}, groups grow"
+    assert recipe.control == "muon 0.001, 2 x 2, text 75%"
+    assert recipe.name == f"{recipe.control}, groups grow"
     cca, control = f"cca, {recipe.name}, seed 0", f"full, {recipe.control}, seed 0"
     assert attentions == {"full": ("full", 0), "cca": ("cca", 0), cca: ("cca", 2),
                           control: ("full", 2)}

@@ -151,7 +151,7 @@ class MarksLeftBehind(Mixture):
 
 
 def marks_are_right(kind, task):
-    """Whether each mark is the token that followed the same first name before, and none stands in the text."""
+    """Whether each mark is the token that followed the same first name before, past the text."""
     mixed = mixture(kind, tasks=(task,), text_share=0.0, rows=16)
     ids, known = mixed.batch(3)
     assert known.any(dim=1).sum() >= 12

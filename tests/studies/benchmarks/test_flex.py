@@ -36,7 +36,7 @@ def test_a_window_that_begins_one_token_too_early_is_caught(monkeypatch):
 
 
 def check_blocks(length, group, window, block=8):
-    """A block without a visible pair is in no list, and one in the second list has no hidden pair."""
+    """A block without a visible pair is in no list, one in the second has no hidden pair."""
     seen = masked(length, group, window)
     columns = seen.shape[1]
     some, whole = flex.blocks_seen(groups.intervals(length, group, window), columns, block)
