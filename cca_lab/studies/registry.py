@@ -1,60 +1,51 @@
 """The studies by name: the class of the settings, and one sentence; importable without torch."""
 
 STUDIES: dict[str, tuple[str, str]] = {
-    "recover": (
-        "cca_lab.studies.recover:Recover",
-        "Measure a model before the swap to CCA, after it, and after finetuning, at every offset "
-        "of the text."
-    ), "sweep": ("cca_lab.studies.sweep:Sweep",
-                 "Try recipes for finetuning on CCA, and on full attention as the control."),
+    "recover": ("cca_lab.studies.recover:Recover",
+                "Measure a model before the swap to CCA, after it, and after finetuning, at every "
+                "offset of the text."),
+    "sweep": ("cca_lab.studies.sweep:Sweep",
+              "Try recipes for finetuning on CCA, and on full attention as the control."),
     "compare": ("cca_lab.studies.compare:Compare",
                 "Measure every mechanism on one model, untrained, at an equal memory budget."),
     "lengths": ("cca_lab.studies.lengths:Lengths",
                 "Measure a model's perplexity by the length of the context, with every mechanism."),
-    "needles": (
-        "cca_lab.studies.needles:Needles",
-        "Measure what a model finds, by its depth in the prompt and the length (RULER, Lost in the "
-        "Middle)."
-    ), "mqar": (
-        "cca_lab.studies.mqar:Recall",
-        "Zoology's recall task: how many keys each mechanism answers with how much memory, trained "
-        "from scratch."
-    ),
+    "needles": ("cca_lab.studies.needles:Needles",
+                "Measure what a model finds, by its depth in the prompt and the length (RULER, "
+                "Lost in the Middle)."),
+    "mqar": ("cca_lab.studies.mqar:Recall",
+             "Zoology's recall task: how many keys each mechanism answers with how much memory, "
+             "trained from scratch."),
     "reproduce": ("cca_lab.studies.reproduce.run:Reproduce",
                   "Re-enact the papers' tables and figures at a small scale, and say what agrees."),
-    "record": (
-        "cca_lab.studies.record:Record",
-        "Try a recipe for the record: 98 % of the questions with groups of 16, in the fewest CPU "
-        "seconds."
-    ), "noise": (
-        "cca_lab.studies.noise_on_models:NoiseStudy",
-        "DGA's Figure 3b: measure what noise in the attention does to the next-token distribution."
-    ), "convergence": (
-        "cca_lab.studies.convergence:Convergence",
-        "DGA's Figures 3a and 4: measure whether grouped attention learns faster than full."),
-    "heads": (
-        "cca_lab.studies.heads:Heads",
-        "Measure how sparse every head is: k90, effective tokens, the weight of the first and of "
-        "far tokens."
-    ), "sparsity": (
-        "cca_lab.studies.heads:Sparsity",
-        "Measure how sparse each head's rows are, and compare them with what theory predicts."),
-    "attention": (
-        "cca_lab.studies.benchmarks.attention:AttentionBench",
-        "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, "
-        "memory."
-    ), "decode": (
-        "cca_lab.studies.benchmarks.decode:Decode",
-        "Measure one token's attention with each cache against a full cache: time, bytes, entries."
-    ),
+    "record": ("cca_lab.studies.record:Record",
+               "Try a recipe for the record: 98 % of the questions with groups of 16, in the "
+               "fewest CPU seconds."),
+    "noise": ("cca_lab.studies.noise_on_models:NoiseStudy",
+              "DGA's Figure 3b: measure what noise in the attention does to the next-token "
+              "distribution."),
+    "convergence": ("cca_lab.studies.convergence:Convergence",
+                    "DGA's Figures 3a and 4: measure whether grouped attention learns faster than "
+                    "full."),
+    "heads": ("cca_lab.studies.heads:Heads",
+              "Measure how sparse every head is: k90, effective tokens, the weight of the first "
+              "and of far tokens."),
+    "sparsity": ("cca_lab.studies.heads:Sparsity",
+                 "Measure how sparse each head's rows are, and compare them with what theory "
+                 "predicts."),
+    "attention": ("cca_lab.studies.benchmarks.attention:AttentionBench",
+                  "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
+                  "matrix peak, memory."),
+    "decode": ("cca_lab.studies.benchmarks.decode:Decode",
+               "Measure one token's attention with each cache against a full cache: time, bytes, "
+               "entries."),
     "model": ("cca_lab.studies.benchmarks.model:ModelBench",
               "Measure a GPT-2 of random weights: first token, next tokens and a training step."),
-    "latency": (
-        "cca_lab.studies.reproduce.measured:Latency",
-        "Measure a layer's forward pass for every group size, window and importance rate of the "
-        "papers."
-    ), "wire": ("cca_lab.studies.benchmarks.wire:Wire",
-                "Count what travels when one text is spread over processes, here and planned."),
+    "latency": ("cca_lab.studies.reproduce.measured:Latency",
+                "Measure a layer's forward pass for every group size, window and importance rate "
+                "of the papers."),
+    "wire": ("cca_lab.studies.benchmarks.wire:Wire",
+             "Count what travels when one text is spread over processes, here and planned."),
     "gpu": ("cca_lab.studies.benchmarks.gpu.run:GpuBench",
             "Check and time the kernels on one GPU, within ten minutes."),
     "kernels": ("cca_lab.studies.kernels:Kernels",
