@@ -137,7 +137,7 @@ def note_left_out(corpus: Corpus) -> None:
              f"{corpus.left_out[0]}")
 
 
-def note_too_long(task: AnyTask, tokenizer: PreTrainedTokenizerBase, length: int) -> None:
+def note_too_long(task: AnyTask, tokenizer: Any, length: int) -> None:
     """Print a note on stderr if questions of a file do not fit a length, in tokens."""
     if isinstance(task, OwnQuestions):
         missing = len(task.lines) - len(task.fitting(tokenizer, length))

@@ -97,7 +97,7 @@ class Finetune:
             Console(stderr=True).print(work_ahead(finetuner), highlight=False)
             note_full(attention_of(model), mixture.length)
             note_left_out(corpus)
-            for task in tasks if tokenizer is not None else ():
+            for task in tasks:
                 note_too_long(task, tokenizer, mixture.length - mixture.shift)
         title = f"finetuning {Path(self.model).name}, {self.attention}, {config.strategy}"
         try:
