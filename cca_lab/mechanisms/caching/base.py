@@ -250,8 +250,8 @@ class MechanismCache(Cache, Generic[M]):
 
     mechanism: type[M]
     state: Callable[[M], State]
-    # type: ignore[assignment]  # the base class has a list of any kind of layer
-    layers: list[StateLayer]
+    # the base class has a list of any kind of layer
+    layers: list[StateLayer]  # type: ignore[assignment]
 
     def __init__(self, model: PreTrainedModel | PreTrainedConfig) -> None:
         config = getattr(model, "config", model)

@@ -10,7 +10,7 @@ entries however many are stored.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -23,7 +23,6 @@ from cca_lab.attention.tiles import tile_for
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
-S = TypeVar("S", bound="State")
 LEAST, SHARE = 16, 16  # room for that many entries, or for one in so many of those stored
 
 
@@ -163,15 +162,27 @@ class State(Protocol):
         ...
 
 
-def with_rows(state: S, rows: Tensor, *names: str) -> S:
-    """Return a copy of a state with only the given batch rows of the named tensors, if not None."""
-    new = copy(state)
-    new.buffers = type(state.buffers)()
-    for name in names if state.seen else ():
-        tensor = getattr(state, name)
-        setattr(new, name,
-                None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
-    return new
+class Stored:
+    """What states share: the tensors named in `stored`, and cos and sin in `rotation` if any."""
+
+    stored: tuple[str, ...] = ("key", "value")
+    rotation: Rotation | None = None  # the same for all batch rows
+    seen: int
+    buffers: Copies
+
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors that the state stores."""
+        named = [getattr(self, name) for name in self.stored] if self.seen else []
+        return [x for x in (*named, *(self.rotation or ())) if x is not None]
+
+    def select(self, rows: Tensor) -> Self:
+        """Return a new state with the given batch rows, int64; rows may be repeated."""
+        new = copy(self)
+        new.buffers = type(self.buffers)()
+        for name in self.stored if self.seen else ():
+            if (tensor := getattr(self, name)) is not None:
+                setattr(new, name, tensor.index_select(0, rows.to(tensor.device)))
+        return new
 
 
 def append(past: Tensor | None, new: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ arrives: that token's query, which pools it (Eq. 2), need not be stored.
 """
 
 from functools import lru_cache
-from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -23,10 +22,10 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
+    Stored,
     append_tables,
     attend_row,
     none_of,
-    with_rows,
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
 from cca_lab.mechanisms.cca.groups import chunk_intervals
@@ -35,7 +34,7 @@ from cca_lab.mechanisms.indices import CCAStep, first_raw
 cca_step = lru_cache(maxsize=8)(indices.cca_step)  # the same in all layers of a model
 
 
-class CCAState:
+class CCAState(Stored):
     """Cores and raw tokens of one layer, for rows with the same group borders.
 
     Attributes:
@@ -46,7 +45,7 @@ class CCAState:
     """
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
-    rotation: Rotation | None
+    stored = ("core_key", "core_value", "raw_key", "raw_value")
 
     def __init__(self, mechanism: CCA) -> None:
         self.group, self.window, self.backend = mechanism.group, mechanism.window, mechanism.backend
@@ -124,18 +123,6 @@ class CCAState:
         self.core_key, self.core_value = (cores(length // self.group) for _ in range(2))
         self.raw_key, self.raw_value = (draw(length - first_raw(length, self.group, self.window))
                                         for _ in range(2))
-
-    def tensors(self) -> list[Tensor]:
-        """Return all tensors that the state stores."""
-        if not self.seen:
-            return []
-        return [self.core_key, self.core_value, self.raw_key, self.raw_value,
-                *(self.rotation or ())]
-
-    def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows."""
-        # the rotary tables are the same for all rows
-        return with_rows(self, rows, "core_key", "core_value", "raw_key", "raw_value")
 
 
 class CCACache(MechanismCache[CCA]):

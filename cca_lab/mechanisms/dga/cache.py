@@ -6,7 +6,6 @@ keys; with choose="prompt" once after the prompt, and then after every m' genera
 """
 
 from dataclasses import replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -19,18 +18,18 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
+    Stored,
     append,
     append_tables,
     attend_row,
     none_of,
-    with_rows,
 )
 from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, highest, importance
 from cca_lab.mechanisms.indices import decode_focal, decode_span, divided_tokens, fill
 from cca_lab.settings import check_integers
 
 
-class DGAState:
+class DGAState(Stored):
     """Divided and raw tokens of one layer, for rows whose text begins at the same column.
 
     Attributes:
@@ -42,6 +41,7 @@ class DGAState:
     """
 
     kept_key = kept_value = raw_key = raw_value = raw_query = NO_TOKENS
+    stored = ("kept_key", "kept_value", "raw_key", "raw_value", "raw_query")
 
     def __init__(self, mechanism: DGA) -> None:
         self.mechanism, self.seen = mechanism, 0
@@ -141,18 +141,6 @@ class DGAState:
         self.kept_key, self.kept_value = (draw(kept) for _ in range(2))
         self.raw_key, self.raw_value = (draw(raw) for _ in range(2))
         self.raw_query = draw.of(heads)(raw)
-
-    def tensors(self) -> list[Tensor]:
-        """Return all tensors that the state stores."""
-        if not self.seen:
-            return []
-        return [self.kept_key, self.kept_value, self.raw_key, self.raw_value, self.raw_query,
-                *(self.rotation or ())]
-
-    def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows."""
-        # the rotary tables are the same for all rows
-        return with_rows(self, rows, "kept_key", "kept_value", "raw_key", "raw_value", "raw_query")
 
 
 class DGACache(MechanismCache[DGA]):

@@ -10,7 +10,6 @@ chunk.
 """
 
 from dataclasses import replace
-from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from torch import Tensor
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, none_of, with_rows
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, Stored, none_of
 from cca_lab.mechanisms.h2o.mechanism import H2O
 from cca_lab.settings import check_integers
 
@@ -27,7 +26,7 @@ from cca_lab.settings import check_integers
 ROWS_AT_ONCE = 512
 
 
-class H2OState:
+class H2OState(Stored):
     """What one layer keeps. Entries are in time order, so the recent ones are the last.
 
     Attributes:
@@ -38,6 +37,7 @@ class H2OState:
     """
 
     key = value = score = NO_TOKENS
+    stored = ("key", "value", "score")
     buffers: Copies = Copies()  # entries are gathered anew for each token
 
     def __init__(self, mechanism: H2O) -> None:
@@ -95,14 +95,6 @@ class H2OState:
         entries = length if length < self.prompt else min(length, self.heavy + self.recent)
         self.key, self.value = (draw(entries) for _ in range(2))
         self.score = draw(entries)[..., 0].abs().float()
-
-    def tensors(self) -> list[Tensor]:
-        """Return all tensors that the state stores."""
-        return [self.key, self.value, self.score] if self.seen else []
-
-    def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows."""
-        return with_rows(self, rows, "key", "value", "score")
 
 
 class H2OCache(MechanismCache[H2O]):

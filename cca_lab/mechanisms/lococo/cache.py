@@ -6,7 +6,7 @@ compressed at once ("eager") or before the next token ("lazy").
 """
 
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,9 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
+    Stored,
     attend_row,
     none_of,
-    with_rows,
 )
 from cca_lab.mechanisms.indices import compresses, fill
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
@@ -39,7 +39,7 @@ class Borrowed:
         return self
 
 
-class LoCoCoState:
+class LoCoCoState(Stored):
     """Slots and raw tokens of one layer, for rows with the same segment borders.
 
     Attributes:
@@ -50,6 +50,7 @@ class LoCoCoState:
     """
 
     key = value = NO_TOKENS
+    stored = ("key", "value", "received")
 
     def __init__(self, mechanism: LoCoCo, compressor: Borrowed | None = None) -> None:
         if isinstance(mechanism.segment, list | tuple):
@@ -127,15 +128,6 @@ class LoCoCoState:
             length)
         self.key, self.value = (draw(entries) for _ in range(2))
         self.received = draw(entries)[..., 0].abs().float() if self.mechanism.scored else None
-
-    def tensors(self) -> list[Tensor]:
-        """Return all tensors that the state stores."""
-        stored = [self.key, self.value] if self.seen else []
-        return stored if self.received is None else [*stored, self.received]
-
-    def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows."""
-        return with_rows(self, rows, "key", "value", "received")
 
 
 class LoCoCoCache(MechanismCache[LoCoCo]):

@@ -26,8 +26,8 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
+    Stored,
     attend_row,
-    with_rows,
 )
 from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
@@ -36,7 +36,7 @@ from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM, far_and_nea
 PROMPTS = ("windowed", "dense")
 
 
-class StreamingLLMState:
+class StreamingLLMState(Stored):
     """Sinks and recent tokens of one layer.
 
     Attributes:
@@ -138,11 +138,11 @@ class StreamingLLMState:
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""
-        return [self.key, self.value, *self.tables.values()] if self.seen else []
+        return [*super().tensors(), *self.tables.values()]
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows."""
-        new = with_rows(self, rows, "key", "value")
+        new = super().select(rows)
         new.tables = dict(self.tables)  # the same for all rows
         return new
 
