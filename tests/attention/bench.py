@@ -123,8 +123,8 @@ def check_matrix(attend: Attend, case: Case) -> None:
     assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]), "row sums of A")
     declared = visible_mask(case.intervals, columns).expand(matrix.shape)
     wrong = ((matrix > 0) != declared).nonzero()
-    assert len(wrong) == 0, (
-        f"A differs from the declared support at (b, h, row, column) {wrong[:3].tolist()}")
+    assert len(wrong) == 0, ("A differs from the declared support at (b, h, row, column) "
+                             f"{wrong[:3].tolist()}")
 
 
 def check_hidden_columns(attend: Attend, case: Case) -> None:

@@ -111,8 +111,8 @@ def test_rotary_tables_are_a_pair_of_tensors(rotation):
 
 def integers_of(name: str) -> list[tuple[dict, str]]:
     """Return each set of options with the name of each integer option in it."""
-    return [(options, option) for options in OPTIONS[name] for option,
-            value in options.items() if type(value) is int]
+    return [(options, option) for options in OPTIONS[name]
+            for option, value in options.items() if type(value) is int]
 
 
 @every_mechanism

@@ -488,10 +488,12 @@ def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_p
     (place / "sources" / "interval_attention.cpp").write_text(
         "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { "
         "library.def(\"f(int x) -> int\"); }\n")
-    program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import "
-               f"native_build\nplace = Path({str(place)!r})\nassert "
-               "Path(torch.__file__).parents[1] == place, torch.__file__\nassert "
-               "native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
+    program = ("import torch\nfrom pathlib import Path\n"
+               "from cca_lab.attention import native_build\n"
+               f"place = Path({str(place)!r})\n"
+               "assert Path(torch.__file__).parents[1] == place, torch.__file__\n"
+               "library = place / 'built' / 'op.so'\n"
+               "assert native_build.build(place / 'sources', library).is_file()\n")
     search = os.pathsep.join([str(place), str(files.repository()),
                               os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search},
@@ -522,10 +524,12 @@ def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_p
 @needs_build
 def test_a_new_process_loads_the_library_without_a_compiler():
     """What users meet the second time: no build, and "auto" takes the op."""
-    program = ("import torch\nfrom cca_lab.attention import causal_intervals, interval_attention, "
-               "native\nx, table = torch.randn(1, 2, 50, 8), causal_intervals(50)\nassert "
-               "native.ready(x)\none, other = (interval_attention(x, x, x, table, backend=b) for b "
-               "in ('auto', 'native'))\nassert torch.equal(one, other)\n")
+    program = ("import torch\n"
+               "from cca_lab.attention import causal_intervals, interval_attention, native\n"
+               "x, table = torch.randn(1, 2, 50, 8), causal_intervals(50)\n"
+               "assert native.ready(x)\n"
+               "one, other = (interval_attention(x, x, x, table, backend=b)\n"
+               "              for b in ('auto', 'native'))\nassert torch.equal(one, other)\n")
     environment = {**os.environ, native_build.SWITCH: "", "CXX": "no-such-compiler"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 

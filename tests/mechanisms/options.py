@@ -99,9 +99,10 @@ VERTICAL_SLASH = {"vertical": COUNT, "slash": SIZE, "last": SIZE, "forced_vertic
                   "forced_slash": COUNT, "block": st.integers(1, 4)}
 BLOCK_SPARSE = {"block": st.integers(1, 4), "top_k": st.integers(2, 4),
                 "force_diagonal": st.booleans()}
-PATTERNS = st.one_of(*(st.fixed_dictionaries({"pattern": st.just(name), **options}) for name,
-                       options in (("a_shape", A_SHAPE), ("vertical_slash", VERTICAL_SLASH),
-                                   ("block_sparse", BLOCK_SPARSE))))
+PATTERNS = st.one_of(*(st.fixed_dictionaries({"pattern": st.just(name), **options})
+                       for name, options in (("a_shape", A_SHAPE),
+                                             ("vertical_slash", VERTICAL_SLASH),
+                                             ("block_sparse", BLOCK_SPARSE))))
 GROUPS = {"group": st.integers(1, 5), "window": SIZE}
 # What `exact_when` is tried with: strategies for the options of each mechanism.
 DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "mean", "max"]),

@@ -23,8 +23,8 @@ EXEMPT: dict[tuple[str, str], dict] = {
     ("lococo", "rope_translation"): {},  # and from rotated keys, wherever they point
     ("cca", "rope_translation"): {"pooling": "max"},  # a maximum of rotated features is no vector
 }
-SCOPES = {EVERY_ROW: lambda attend, options, select,
-          **sizes: bench.check_causality(attend, options, **sizes),
+SCOPES = {EVERY_ROW: lambda attend, options, select, **sizes: bench.check_causality(attend, options,
+                                                                                    **sizes),
           WHOLE_PROMPT: bench.check_whole_prompt, OWN_BLOCK: bench.check_own_block}
 SYMMETRIES = {check.__name__.removeprefix("check_"): check
               for check in (bench.check_large_logits, bench.check_scale,

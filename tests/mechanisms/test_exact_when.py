@@ -34,9 +34,9 @@ def holds(cls, examples: int):
     options = st.fixed_dictionaries(DRAWN[cls.name])
     given_any = given(length=LENGTHS, options=options, rotated=st.booleans(),
                       seed=st.integers(0, 99))
-    return settings(max_examples=examples)(given_any(lambda length, options, rotated,
-                                                     seed: check_exact_when(cls, length, options,
-                                                                            rotated, seed)))
+    return settings(max_examples=examples)(
+        given_any(lambda length, options, rotated, seed: check_exact_when(cls, length, options,
+                                                                          rotated, seed)))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

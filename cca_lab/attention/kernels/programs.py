@@ -61,8 +61,9 @@ def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[R
         last = min(first + block_rows, length) - 1
         for (low, inner_high), (inner_low, high) in zip(table[first].tolist(), table[last].tolist(),
                                                         strict=True):
-            reads += [Read(program, (first, last + 1), columns, masked) for columns,
-                      masked in _phases(low, inner_low, inner_high, high, block_columns)]
+            reads += [Read(program, (first, last + 1), columns, masked)
+                      for columns, masked in _phases(low, inner_low, inner_high, high,
+                                                     block_columns)]
     return reads
 
 

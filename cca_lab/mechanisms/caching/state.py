@@ -220,8 +220,8 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
         outputs = [_tile(query, *part, scale) for part in parts]
     else:
         outputs = [interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
-                                    scale=scale, backend=backend, return_lse=True) for key,
-                 value in parts]
+                                      scale=scale, backend=backend, return_lse=True)
+                   for key, value in parts]
     return outputs[0][0] if len(outputs) == 1 else merge(*zip(*outputs, strict=True))[0]
 
 

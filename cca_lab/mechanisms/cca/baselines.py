@@ -86,8 +86,8 @@ class RandomTokens(Grouped):
             tokens = torch.eye(length, dtype=q.dtype, device=q.device)
             return torch.cat([tokens[kept], tokens])[None, None]
 
-        return [
-            Columns(q, keys, values, intervals(length, self.group, self.window, q.device), pooling)]
+        visible = intervals(length, self.group, self.window, q.device)
+        return [Columns(q, keys, values, visible, pooling)]
 
 
 def kept_tokens(count: int, group: int, seed: int) -> list[int]:

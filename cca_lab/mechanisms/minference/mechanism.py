@@ -78,8 +78,8 @@ class MInference(Mechanism):
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Attend head by head with the loops of each head's pattern: the specification."""
-        return torch.cat([mechanism.row_by_row(*head) for mechanism,
-                          head in self.heads(q, k, v, call)], dim=1)
+        return torch.cat([mechanism.row_by_row(*head)
+                          for mechanism, head in self.heads(q, k, v, call)], dim=1)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the masks of all heads."""

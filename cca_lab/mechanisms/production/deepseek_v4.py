@@ -117,8 +117,8 @@ def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
         logits = torch.stack([gates[:, t, series] + bias[t % group, series]
                               for t, series in members])  # (tokens, B, D)
         weights = logits.to(accumulation_dtype(gates.dtype)).softmax(dim=0).to(values.dtype)
-        entries.append(sum(weight * values[:, t, series] for weight,
-                           (t, series) in zip(weights, members, strict=True)))
+        entries.append(sum(weight * values[:, t, series]
+                           for weight, (t, series) in zip(weights, members, strict=True)))
     return torch.stack(entries, dim=1) if entries else values.new_zeros(batch, 0, dim)
 
 

@@ -53,8 +53,8 @@ def attend_by_loops(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v:
                         rows = list(seen)
                         branches.append(
                             (scale * (k[b, kv, rows] @ q[b, h, i])).softmax(dim=0) @ v[b, kv, rows])
-                    out[b, h, i] = sum(gate * output for gate,
-                                       output in zip(gates[b, h, i], branches, strict=True))
+                    out[b, h, i] = sum(gate * output for gate, output in zip(gates[b, h, i],
+                                                                             branches, strict=True))
     return out
 
 

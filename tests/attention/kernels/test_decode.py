@@ -13,8 +13,8 @@ def check_decode(keys, splits, *, heads=(4, 2), head_dim=16, dtype=torch.float32
                  layout=lambda x: x):
     generator = torch.Generator().manual_seed(keys)
     shapes = (heads[0], 1), (heads[1], keys), (heads[1], keys)
-    q, k, v = (torch.randn(2, n, length, head_dim, generator=generator).to(dtype) for n,
-               length in shapes)
+    q, k, v = (torch.randn(2, n, length, head_dim, generator=generator).to(dtype)
+               for n, length in shapes)
     with bench.guarded_outputs():
         got = decode.triton_decode(*(bench.guarded(layout(x)) for x in (q, k, v)), 0.25,
                                    splits=splits)
@@ -57,8 +57,8 @@ TABLES = {
 def check_table(spans, rows=1):
     """The primitive by name, for one row of several intervals, against the dense rung."""
     generator = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(2, n, length, 16, generator=generator) for n,
-               length in ((4, rows), (2, 70), (2, 70)))
+    q, k, v = (torch.randn(2, n, length, 16, generator=generator)
+               for n, length in ((4, rows), (2, 70), (2, 70)))
     table = torch.tensor(spans).expand(1, 1, rows, -1, -1)
     with bench.guarded_outputs():
         got = interval_attention(*map(bench.guarded, (q, k, v)), table, backend="triton",

@@ -19,8 +19,8 @@ def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=t
            layout="contiguous", seed=0):
     generator = torch.Generator().manual_seed(seed)
     shapes = (heads, rows), (key_heads, columns), (key_heads, columns)
-    return tuple(laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n,
-                 length in shapes)
+    return tuple(laid_out((batch, n, length, head_dim), layout, generator).to(dtype)
+                 for n, length in shapes)
 
 
 def cca_case(length, group, window, **sizes):
@@ -131,8 +131,8 @@ def test_rows_of_columns_equals_brute_force():
     for n in range(2):
         for block in range(4):
             columns = range(8 * block, min(8 * block + 8, 29))
-            sees = [[bool(start <= c < end) for c in columns] for start,
-                    end in table[:, n].tolist()]
+            sees = [[bool(start <= c < end) for c in columns]
+                    for start, end in table[:, n].tolist()]
             some = [row for row, seen in enumerate(sees) if any(seen)]
             every = [row for row, seen in enumerate(sees) if all(seen)]
             low, all_low, all_high, high = found[n, :, block].tolist()

@@ -49,8 +49,8 @@ def check_online(rows, columns, blocks, dtype=torch.float32):
     """Output and log-sum-exp against attention over all columns in float64."""
     if bench.DEVICE.type == "cuda":
         blocks = [max(16, size) for size in blocks]  # matrix units take no less
-    q, k, v = (random(n, 6, dtype=dtype, seed=seed) for seed,
-               n in enumerate((rows, columns, columns)))
+    q, k, v = (random(n, 6, dtype=dtype, seed=seed)
+               for seed, n in enumerate((rows, columns, columns)))
     with bench.guarded_outputs():
         out, lse = lessons.online_attention(*map(bench.guarded, (q, k, v)), 0.4, *blocks)
     every = torch.tensor([0, columns]).expand(1, 1, rows, 1, 2)

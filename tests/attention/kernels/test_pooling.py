@@ -26,14 +26,14 @@ def check_pooling(length, group, *, batch=1, heads=2, key_heads=1, head_dim=16, 
     with bench.guarded_outputs():
         cores = pool_groups(*inputs, group, rotation=tables, count=count, backend="triton")
         weights = [torch.randn(core.shape, generator=generator).to(core) for core in cores]
-        loss = sum((core.float() * weight.float()).sum() for core,
-                   weight in zip(cores, weights, strict=True))
+        loss = sum((core.float() * weight.float()).sum()
+                   for core, weight in zip(cores, weights, strict=True))
         gradients = torch.autograd.grad(loss, inputs)
     exact = [x.double().requires_grad_() for x in (q, k, v)]
     tables = tables and tuple(table.double() for table in tables)
     wanted = pool_groups(*exact, group, rotation=tables, count=count, backend="torch")
-    loss = sum((core * weight.cpu().double()).sum() for core,
-               weight in zip(wanted, weights, strict=True))
+    loss = sum((core * weight.cpu().double()).sum()
+               for core, weight in zip(wanted, weights, strict=True))
     pairs = zip((*cores, *gradients), (*wanted, *torch.autograd.grad(loss, exact)), strict=True)
     for name, (got, want) in zip(("core key", "core value", "dq", "dk", "dv"), pairs, strict=True):
         bench.assert_close(got, want, name, dtype)

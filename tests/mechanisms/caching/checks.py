@@ -57,8 +57,8 @@ def check_sizes(model, cache_class: type[MechanismCache], sizes: tuple[int, ...]
             logits(model, chunk, past_key_values=cache)
             done += chunk.shape[1]
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8, **closed_form)
-            assert cache.nbytes() == wanted, (
-                f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}")
+            assert cache.nbytes() == wanted, (f"{done} tokens: {cache.nbytes()} bytes, closed form "
+                                              f"{wanted}")
             check_room(cache)
             taken.append(cache.nbytes() // rows)
     return taken
@@ -75,8 +75,8 @@ def check_room(cache: MechanismCache) -> None:
             in_room = storage.data_ptr() in stored
             most = tensor.nbytes // entries * (entries + 2
                                                * room_for(entries)) if in_room else tensor.nbytes
-            assert storage.nbytes() <= most, (
-                f"{tuple(tensor.shape)}: {storage.nbytes()} bytes are kept, not {most}")
+            assert storage.nbytes() <= most, (f"{tuple(tensor.shape)}: {storage.nbytes()} bytes "
+                                              f"are kept, not {most}")
             allocated += storage.nbytes()
             stored.discard(storage.data_ptr())
         assert not stored, "memory that holds nothing"

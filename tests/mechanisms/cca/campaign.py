@@ -86,8 +86,8 @@ def errors(group, case):
         out = context_parallel_cca(case.mechanism(), *inputs, shards, group, rotation=own)
     (out * shards.piece(loss, rank, 2)).sum().backward()
     found = [out.detach(), *(x.grad for x in inputs)]
-    gaps = [(one - shards.piece(other, rank, 2)).abs() for one,
-            other in zip(found, whole(case), strict=True)]
+    gaps = [(one - shards.piece(other, rank, 2)).abs()
+            for one, other in zip(found, whole(case), strict=True)]
     return [float(gap.max()) if gap.numel() else 0.0 for gap in gaps], sum(received)
 
 

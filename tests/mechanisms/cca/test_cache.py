@@ -124,9 +124,9 @@ def test_greedy_generation_equals_recomputation(family, prompt):
     check_recomputed(model, CCACache, text(prompt, rows=2), max_new_tokens=20)
 
 
-@pytest.mark.parametrize(("length", "rows", "options"), [
-    (13, 2, dict(num_beams=3, num_return_sequences=3)), (31, 1, dict(prefill_chunk_size=6))],
-    ids=["beams", "prefill in chunks"])
+@pytest.mark.parametrize(("length", "rows", "options"),
+                         [(13, 2, dict(num_beams=3, num_return_sequences=3)),
+                          (31, 1, dict(prefill_chunk_size=6))], ids=["beams", "prefill in chunks"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_generation_equals_recomputation(family, length, rows, options):
     model = swap_attention(tiny(family), "cca", group=3, window=5)
@@ -143,8 +143,7 @@ def test_left_padded_generation_equals_each_prompt_alone(family):
 def test_left_padded_beam_search():
     model = swap_attention(tiny("llama"), "cca", group=4, window=7)
     ids, mask, _ = left_padded([text(9, seed=1)[0], text(14, seed=2)[0]])
-    check_recomputed(model, CCACache, ids, num_beams=2, num_return_sequences=2,
-                     attention_mask=mask)
+    check_recomputed(model, CCACache, ids, num_beams=2, num_return_sequences=2, attention_mask=mask)
 
 
 def test_the_same_padding_in_every_row_keeps_one_state():

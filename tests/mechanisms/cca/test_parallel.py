@@ -60,8 +60,8 @@ def test_each_core_is_pooled_once_and_each_token_held_once(balance):
     for length, ranks, group, window in [(37, 4, 4, 5), (3, 4, 2, 1), (200, 7, 16, 3),
                                          (64, 2, 50, 20)]:
         plan = Plan(Shards(length, ranks, balance), group, window)
-        tokens = [t for own in plan.shards.pieces for start,
-                  stop in own for t in range(start, stop)]
+        tokens = [t for own in plan.shards.pieces for start, stop in own
+                  for t in range(start, stop)]
         cores = [p for own in plan.cores.have for start, stop in own for p in range(start, stop)]
         assert sorted(tokens) == list(range(length))
         assert max(map(plan.shards.tokens, range(ranks))) <= -(-length // ranks) + 1

@@ -146,8 +146,8 @@ def test_how_many_tokens_are_focal(length, options, wanted):
 def test_sampled_rows():
     rule = FocalRule(group=2, gamma=0.1, recent=3, random=4)
     rows = rule.rows(20)
-    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 7 and rows[
-        -3:].tolist() == [17, 18, 19]
+    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 7
+    assert rows[-3:].tolist() == [17, 18, 19]
     assert torch.equal(rows, rule.rows(20))
     assert rule.rows(2).tolist() == [0, 1] and len(rule.rows(5)) == 5
     others = [FocalRule(group=2, gamma=0.1, recent=3, random=4,

@@ -75,8 +75,8 @@ def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
         assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
         assert ranges[-1][1] == m * block + block, "the block reads itself"
         loaded = set(single).union(*(range(*pair) for pair in ranges))
-        assert len(loaded) == len(single) + sum(end - start for start,
-                                                end in ranges), "a key is loaded twice"
+        assert len(loaded) == len(single) + sum(end - start
+                                                for start, end in ranges), "a key is loaded twice"
         assert all(t < m * block for t in single)
         for i in range(m * block, min(length, m * block + block)):
             assert {t for t in loaded if t <= i} == set(mask[i].nonzero().flatten().tolist())

@@ -85,8 +85,8 @@ def theirs(case, cache=None, start=0, stop=None):
     column, row = torch.arange(first, stop), torch.arange(start, stop)[:, None]
     mask = torch.zeros(stop - start, stop - first).masked_fill(
         (column > row) | (column <= row - window), float("-inf"))
-    tables = {name: tuple(table[:, start:stop] for table in pair) for name,
-              pair in case.tables.items()}
+    tables = {name: tuple(table[:, start:stop] for table in pair)
+              for name, pair in case.tables.items()}
     places = torch.arange(start, stop).expand(len(hidden), -1)
     return case.module(hidden[:, start:stop], tables, places, mask.expand(len(hidden), 1, -1, -1),
                        past_key_values=cache)[0]
@@ -131,8 +131,8 @@ def test_the_campaign():
     assert max(worst) < TOLERANCE
 
 
-@pytest.mark.parametrize("name, mutant", [(name, one) for name,
-                                          several in wrong.MUTANTS.items() for one in several],
+@pytest.mark.parametrize("name, mutant", [(name, one) for name, several in wrong.MUTANTS.items()
+                                          for one in several],
                          ids=lambda value: getattr(value, "__name__", value))
 def test_mutants_die(name, mutant, monkeypatch):
     monkeypatch.setattr(deepseek_v4, name, mutant)

@@ -56,8 +56,8 @@ def test_effective_and_gradients_under_rotation():
 
 def test_a_limit_for_each_key_is_the_same_up_to_the_window():
     """limit <= local: every global token outside the window is beyond the limit anyway."""
-    bench.check_rope_distances(RUNGS["loops"], L3G2, lambda i,
-                               t: i - t if i - t < 3 else min(3, i - t))
+    bench.check_rope_distances(RUNGS["loops"], L3G2,
+                               lambda i, t: i - t if i - t < 3 else min(3, i - t))
 
 
 def under_rotation(implementation, options, **sizes):
