@@ -85,11 +85,6 @@ LENGTHS = (2**13, 2**14, 2**15)  # trained at 8K, tested up to 32K
 Focal = Callable[[int], float]  # length -> focal tokens r
 
 
-def within_budget(case: Training) -> bool:
-    """Whether no more rows score the tokens than a row reads keys: r + (L - r)/m + m."""
-    return case.queries <= case.focal + (case.length - case.focal) / case.group + case.group
-
-
 def fewer_keys(case: Decoding) -> bool:
     """Whether r + (L - r)/m + m < L: that is m^2 < (m - 1)(L - r)."""
     return case.group**2 < (case.group - 1) * (case.length - case.focal)
@@ -180,7 +175,8 @@ SUBJECTS = {
                          lambda length, r, m, n: (length * r + length * (length - r) / m
                                                   + length * m),
                          corrected=lambda length, r, m, n: length * (r + (length - r) / m + m + n),
-                         within=within_budget),
+                         within=lambda case: case.queries <= (
+                             case.focal + (case.length - case.focal) / case.group + case.group)),
     "D1.keys": Subjects(check_quadratic, lambda length, m: length**2 / m),
     "D1.rate": Subjects(check_rate, {"Appendix E": constant, "Appendix C.2": floored},
                         corrected={"Appendix C.2": floored},

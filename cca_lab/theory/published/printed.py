@@ -42,6 +42,10 @@ class Printed(NamedTuple):
         """What the formula gives."""
         return FORMULAS[self.formula][1](*map(Fraction, self.numbers))
 
+    def __str__(self) -> str:
+        shown = FORMULAS[self.formula][0].join(self.numbers)
+        return f"{shown} = {float(self.exact):.6g}; printed {self.printed}"
+
 
 def printed_numbers(paper: str) -> tuple[Printed, ...]:
     """Return every number of a paper that follows from others by a formula."""
@@ -90,18 +94,13 @@ def check_printed(rows: tuple[Printed, ...]) -> Outcome:
     wrong = [row for row in rows if not (row.exact == Fraction(row.printed) if row.formula == "sum"
                                          else right(row.exact, row.printed))]
     if len(rows) == 1:
-        return Outcome(not wrong, _shown(rows[0]), {"exact": float(rows[0].exact)})
-    shown = ", ".join(f"{row.name}: {_shown(row)}" for row in wrong)
+        return Outcome(not wrong, str(rows[0]), {"exact": float(rows[0].exact)})
+    shown = ", ".join(f"{row.name}: {row}" for row in wrong)
     counts = Counter(row.formula for row in rows)
     kinds = ", ".join(f"{count} by {name}" for name, count in counts.items())
     return Outcome(not wrong, f"{len(rows) - len(wrong)} of {len(rows)} printed numbers agree "
-                              f"({kinds})" + (f"; not {shown}" if wrong else ""),
+                   f"({kinds})" + (f"; not {shown}" if wrong else ""),
                    {"numbers": len(rows), "wrong": len(wrong)})
-
-
-def _shown(row: Printed) -> str:
-    sign = FORMULAS[row.formula][0]
-    return f"{sign.join(row.numbers)} = {float(row.exact):.6g}; printed {row.printed}"
 
 
 def check_same(printed: Places) -> Outcome:
@@ -168,8 +167,8 @@ GPUS = ({SAME: {"Section 4.4": "1"}}, {SAME: {"Table 3": "2"}}, {SAME: {"Poster"
 DEFAULT = ({"perplexity": {"Table 8": "2.86"}, "latency in ms": {"Table 8": "462.8"}},
            {"perplexity": {"Table 9": "2.86"}, "latency in ms": {"Table 9": "461.4"}})
 TWICE = ({"H2O": {"Table 2": "3.5706"}, "LoCoCo with H2O": {"Table 2": "3.5414"}},
-         {"H2O": {"Table 6": "3.5714"}, "LoCoCo with H2O": {"Table 6": "3.5414"}, "kernel "
-          "21": {"Table 6": "3.5451"}}, {"kernel 21": {"Table 7": "3.53"}})
+         {"H2O": {"Table 6": "3.5714"}, "LoCoCo with H2O": {"Table 6": "3.5414"},
+          "kernel 21": {"Table 6": "3.5451"}}, {"kernel 21": {"Table 7": "3.53"}})
 DEVICES = ({"GPU": {"Section 4.1": "A6000"}}, {"GPU": {"Section 4.4": "A100"}})
 TRAINED: Runs = tuple(("Table 2", length, True) for length in (8192, 16384, 32768))
 OUT_OF_MEMORY: Runs = (("Table 5", 16384, False),)

@@ -33,6 +33,9 @@ class Pair(NamedTuple):
         """By how much the first is better."""
         return (Decimal(self.ours) - Decimal(self.theirs)) * (-1 if self.lower else 1)
 
+    def __str__(self) -> str:
+        return f"{self.place}: {self.ours} against {self.theirs} ({self.other})"
+
 
 class Fall(NamedTuple):
     """A score, or a time, of one method at a short length and at a longer one."""
@@ -50,6 +53,9 @@ class Fall(NamedTuple):
     def share(self) -> Decimal:
         """The change as a share of the value at the short length."""
         return self.change / Decimal(self.start)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.change:+} ({100 * self.share:+.1f} %)"
 
 
 def columns(paper: str, block: str, names: Sequence[str]) -> tuple[Pair, ...]:
@@ -97,16 +103,12 @@ def check_ahead(pairs: tuple[Pair, ...], within: Callable[[Pair], bool] | None =
     lost = [pair for pair in cases if pair.gain < 0]
     if not lost:
         closest = min(cases, key=lambda pair: pair.gain)
-        return Outcome(True, f"none of {len(cases)} is worse; the closest is {_shown(closest)}",
+        return Outcome(True, f"none of {len(cases)} is worse; the closest is {closest}",
                        {"cases": len(cases), "lost": 0})
     more = "" if len(lost) <= SHOWN else "; .."
     return Outcome(False, f"worse in {len(lost)} of {len(cases)}: "
-                   f"{'; '.join(map(_shown, lost[:SHOWN]))}{more}",
+                   f"{'; '.join(map(str, lost[:SHOWN]))}{more}",
                    {"cases": len(cases), "lost": len(lost)})
-
-
-def _shown(pair: Pair) -> str:
-    return f"{pair.place}: {pair.ours} against {pair.theirs} ({pair.other})"
 
 
 def check_ranks(ranks: Mapping[str, int]) -> Outcome:
@@ -119,20 +121,22 @@ def check_ranks(ranks: Mapping[str, int]) -> Outcome:
                    {f"rank at {length}": rank for length, rank in exact.items()})
 
 
+def not_full(pair: Pair) -> bool:
+    """Whether the other method is not full self-attention."""
+    return pair.other != "vanilla"
+
+
 def efficient(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """Return the pairs against methods other than full attention."""
-    return tuple(pair for pair in pairs if pair.other != "vanilla")
+    """Return the pairs against methods other than full self-attention."""
+    return tuple(filter(not_full, pairs))
 
 
 def check_growth(pairs: tuple[Pair, ...], within: Callable[[Pair], bool] | None = None) -> Outcome:
     """Judge "the lead grows from each column to the next"."""
     cases = chosen(pairs, within)
-    leads = [pair.gain for pair in cases]
-    shown = ", ".join(f"{lead:+} at {pair.place.split(', ')[-1]}"
-                      for pair, lead in zip(cases, leads, strict=True))
-    grows = all(after > before for before, after in pairwise(leads))
-    return Outcome(grows, f"the lead is {shown}",
-                   {"rises": sum(after > before for before, after in pairwise(leads))})
+    shown = ", ".join(f"{pair.gain:+} at {pair.place.split(', ')[-1]}" for pair in cases)
+    rises = [after.gain > before.gain for before, after in pairwise(cases)]
+    return Outcome(all(rises), f"the lead is {shown}", {"rises": sum(rises)})
 
 
 def check_steeper(methods: tuple[str, ...]) -> Outcome:
@@ -142,15 +146,11 @@ def check_steeper(methods: tuple[str, ...]) -> Outcome:
     for column, length in ((2, "16K"), (3, "32K")):
         falls = {name: Fall(name, numbers[0], numbers[column]) for name, numbers in rows.items()}
         dga = falls.pop("DGA-LLM")
-        told.append(f"4K to {length}: {', '.join(map(_fallen, [*falls.values(), dga]))}")
+        told.append(f"4K to {length}: {', '.join(map(str, [*falls.values(), dga]))}")
         if (all(fall.change < dga.change for fall in falls.values())
                 or all(fall.share < dga.share for fall in falls.values())):
             return Outcome(True, told[-1])
     return Outcome(False, "; ".join(told))
-
-
-def _fallen(fall: Fall) -> str:
-    return f"{fall.method} {fall.change:+} ({100 * fall.share:+.1f} %)"
 
 
 def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = None) -> Outcome:
@@ -158,7 +158,7 @@ def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = 
     falls = {name: Fall(name, numbers[0], numbers[2]) for name, numbers in LATENCY.items()}
     dga, cases = falls["DGA-LLM"], [falls[name] for name in chosen(methods, within)]
     slow = [fall for fall in cases if fall.change <= dga.change and fall.share <= dga.share]
-    told = ", ".join(map(_fallen, [*(slow or cases), dga]))
+    told = ", ".join(map(str, [*(slow or cases), dga]))
     return Outcome(not slow, f"4K to 16K, ms: {told}", {"slower": len(slow)})
 
 
@@ -257,11 +257,10 @@ def check_efficiency(more: Mapping[str, int]) -> Outcome:
     exact = {method: TABLES["LoCoCo"]["GB"]["LoCoCo"] - TABLES["LoCoCo"]["GB"][method]
              for method in more}
     rates = TABLES["LoCoCo"]["rate"]
-    return Outcome(exact == dict(more) and all(rates["LoCoCo"] > rates[name] for name in rates
-                                               if name != "LoCoCo"),
-                   f"{', '.join(f'{size} GB more than {name}' for name, size in exact.items())}; "
-                   f"tokens a second: "
-                   f"{', '.join(f'{name} {speed}' for name, speed in rates.items())}",
+    fastest = all(rates["LoCoCo"] > rates[name] for name in rates if name != "LoCoCo")
+    more_than = ", ".join(f"{size} GB more than {name}" for name, size in exact.items())
+    speeds = ", ".join(f"{name} {speed}" for name, speed in rates.items())
+    return Outcome(exact == dict(more) and fastest, f"{more_than}; tokens a second: {speeds}",
                    {"rate": rates["LoCoCo"]})
 
 
@@ -318,11 +317,6 @@ SHORTER = tuple(Pair(f"{name}, 2048", table["StreamingLLM"].split()[0], "LongLoR
                 for name, table in PERPLEXITY.items() if "7B" in name)
 
 
-def not_full(pair: Pair) -> bool:
-    """Whether the other method is not full self-attention."""
-    return pair.other != "vanilla"
-
-
 def at_length(pair: Pair) -> bool:
     """Whether the score is the exact match at 64K or 128K."""
     return pair.place in LONG
@@ -372,9 +366,8 @@ SUBJECTS = {
                            {"Multi-Doc. QA": ("3.58", "2.37"), "Code": ("53.45", "48.00")}),
     "DGA.table5": Subjects(check_ahead, TOP_K),
     "DGA.trends": Subjects(partial(check_curves, curves=CURVES), DGA_TRENDS),
-    "DGA.slight": Subjects(check_words, SIZES,
-                           corrected={what: ("substantial", size)
-                                            for what, (_, size) in SIZES.items()},
+    "DGA.slight": Subjects(check_words, SIZES, corrected={what: ("substantial", size)
+                                                          for what, (_, size) in SIZES.items()},
                            sides=tuple({what: word} for what, word in SIZES.items())),
     "DGA.focal": Subjects(check_small_subset, (floored, (1024, 2048)),
                           corrected=(rate, (1024, 2048)),
