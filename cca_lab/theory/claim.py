@@ -223,33 +223,24 @@ def judge(claim: Claim, *, prove: bool = True) -> Judgement:
 
 def contradictions(claim: Claim, judgement: Judgement) -> Iterator[str]:
     """Say where the outcomes are not what the claim's label declares; nothing if all are."""
-    holds = claim.verdict is Verdict.HOLDS
-    if claim.verdict is not Verdict.DEPENDS and judgement.printed.holds != holds:
-        yield f"the printed statement {_told(judgement.printed)}"
-    if judgement.corrected is not None and not judgement.corrected.holds:
-        yield f"the repair {_told(judgement.corrected)}"
-    if judgement.inside is not None and not judgement.inside.holds:
-        yield f"within the hypothesis the statement {_told(judgement.inside)}"
-    if judgement.outside is not None and judgement.outside.holds:
-        yield f"outside of the hypothesis the statement {_told(judgement.outside)}"
-    for name, (_, accepted) in claim.models.items():
-        if judgement.models[name].holds != accepted:
-            yield f"the model '{name}' {_told(judgement.models[name])}"
-    for name, outcome in judgement.sides.items():
-        if not outcome.holds:
-            yield f"'{name}' by itself {_told(outcome)}"
-    if judgement.machine is not None and not judgement.machine.holds:
-        yield f"the proof {_told(judgement.machine)}"
+    printed = None if claim.verdict is Verdict.DEPENDS else judgement.printed
+    for what, outcome, wanted in (
+            ("the printed statement", printed, claim.verdict is Verdict.HOLDS),
+            ("the repair", judgement.corrected, True),
+            ("within the hypothesis the statement", judgement.inside, True),
+            ("outside of the hypothesis the statement", judgement.outside, False),
+            *((f"the model '{name}'", judgement.models[name], accepted)
+              for name, (_, accepted) in claim.models.items()),
+            *((f"'{name}' by itself", outcome, True) for name, outcome in judgement.sides.items()),
+            ("the proof", judgement.machine, True)):
+        if outcome is not None and outcome.holds != wanted:
+            yield f"{what} {'passes' if outcome.holds else 'fails'}: {outcome.evidence}"
     about = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
     for strength, result in about.items():
         if strength is Strength.MONTE_CARLO and (result is None or result.error is None):
             yield "Monte Carlo without the half-width of its interval"
         if Strength.MONTE_CARLO not in about and result is not None and result.error is not None:
             yield f"'{strength}' with an interval of random draws"
-
-
-def _told(outcome: Outcome) -> str:
-    return f"{'passes' if outcome.holds else 'fails'}: {outcome.evidence}"
 
 
 def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:

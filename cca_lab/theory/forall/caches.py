@@ -181,7 +181,8 @@ def streaming_cache(seen, chunk, sinks, recent, row, t):
     dropped = number(indices.sink_dropped(seen, sinks, recent))
     columns = number(indices.sink_entries(seen, sinks, recent)) + chunk
     column, held = where(t < sinks, t, t - dropped), some(t < sinks, t >= sinks + dropped)
-    ways = [within(column, part) for part in indices.sink_columns(i, sinks, recent + 1, dropped)]
+    ways = [within(column, interval)
+            for interval in indices.sink_columns(i, sinks, recent + 1, dropped)]
     wanted = every(t <= i, some(t < sinks, i - t < recent + 1))
     begin, end = map(number, indices.sink_eviction(columns, sinks, recent))
     once = read_once(wanted, ways)

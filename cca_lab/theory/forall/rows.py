@@ -270,7 +270,8 @@ def sinks_and_nearest(L, sinks, near, i, t):
     positive(L, near)
     assume(sinks >= 0, 0 <= i, i < L, 0 <= t, t < L)
     wanted = every(t <= i, some(t < sinks, i - t < near))
-    return read_once(wanted, [within(t, part) for part in indices.sink_columns(i, sinks, near)])
+    intervals = indices.sink_columns(i, sinks, near)
+    return read_once(wanted, [within(t, interval) for interval in intervals])
 
 
 @theorem("intervals of LongLoRA are accepted", *CHECKS[:-1], *names("block_columns", "head_shift"))
