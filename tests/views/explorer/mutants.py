@@ -41,8 +41,8 @@ class EqualPooling(Reading):
     """The tokens of a column count alike."""
 
     def columns(self, head: int) -> tuple[Column, ...]:
-        return tuple(replace(one, weights=np.full(len(one.tokens), 1 / len(one.tokens)))
-                     for one in super().columns(head))
+        return tuple(replace(column, weights=np.full(len(column.tokens), 1 / len(column.tokens)))
+                     for column in super().columns(head))
 
 
 class FullOfTheMechanism(Reading):

@@ -63,8 +63,8 @@ def test_the_points_of_the_cpu_bench():
     shape = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16}
     row = {"length": 40, "window": 16, "implementation": "blocked", "full_seconds": 2.0,
            "cca_seconds": 1.0}
-    found = points({"shape": shape, "rows": [row | {"pass": "forward"},
+    drawn = points({"shape": shape, "rows": [row | {"pass": "forward"},
                                              row | {"pass": "forward+backward"}]})
     traffic = 4 * 8 * 40 * 64 * 4  # q, k, v, out
-    assert found == {"full": [Point(8 * 820, 4 * 64 * 8 * 820, traffic, 2.0)],
+    assert drawn == {"full": [Point(8 * 820, 4 * 64 * 8 * 820, traffic, 2.0)],
                      "blocked, s = 16": [Point(8 * 685, 4 * 64 * 8 * 685, traffic, 1.0)]}

@@ -48,29 +48,28 @@ def test_the_program_has_the_same_mechanisms_and_a_label_for_each_option():
 @needs_node
 def test_weights_are_unpacked_within_the_error_that_is_said(data):
     for number, (source, packed) in enumerate(zip(SHIPPED, data["packed"]["models"], strict=True)):
-        found = run("weights", {"packed": data["packed"], "model": number})
+        answers = run("weights", {"packed": data["packed"], "model": number})
         weights = tensors(load_pretrained(source)[0])
         worst = max(float((torch.tensor(ours) - theirs.flatten()).abs().max())
-                    for ours, theirs in zip(found, weights.values(), strict=True))
+                    for ours, theirs in zip(answers, weights.values(), strict=True))
         assert worst == pytest.approx(packed["error"], abs=1e-9) and packed["error"] < MOST_ERROR
-    assert data["packed"]["models"][0] == {"parts": [0],
-                                           "error": 0.0}, "a model saved in float16 is exact"
-    assert data["packed"]["models"][1]["parts"] == [0, 1], "a finetuned model is a difference"
+    exact, finetuned = data["packed"]["models"]
+    assert exact == {"parts": [0], "error": 0.0}, "a model saved in float16 is exact"
+    assert finetuned["parts"] == [0, 1], "a finetuned model is a difference"
 
 
 def test_steps_are_finer_than_float16():
     x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     error = {make: float((make(x)[1] - x).abs().max()) for make in (half, steps)}
-    assert error[steps] < error[half] / 5 and error[steps] <= float(
-        x.abs().max()) / 32767 / 2 * 1.01
+    assert error[steps] < error[half] / 5
+    assert error[steps] <= float(x.abs().max()) / 32767 / 2 * 1.01
 
 
 def test_another_model_in_float32_needs_no_base():
     model = new_model("gpt2", vocabulary=64, context=16, width=32, layers=1, heads=2)
     packed = pack([model], ["own"])
-    assert [part["kind"] for part in packed.parts] == ["half",
-                                                       "steps"] and packed.models[0][
-        "error"] < MOST_ERROR
+    assert [part["kind"] for part in packed.parts] == ["half", "steps"]
+    assert packed.models[0]["error"] < MOST_ERROR
 
 
 @needs_node
@@ -90,9 +89,9 @@ def test_rows_are_those_of_the_package(data):
               "options": own | ({"kept": kept(512)} if name == "random_tokens" else {})}
              for name, own in options.items()]
     lengths = [1, 7, 40, 500]
-    found = run("looks", {"packed": data["packed"], "cases": cases, "ids": ids, "layer": 1,
+    answers = run("looks", {"packed": data["packed"], "cases": cases, "ids": ids, "layer": 1,
                           "head": 2, "lengths": lengths})
-    for (name, own), ours in zip(options.items(), found, strict=True):
+    for (name, own), ours in zip(options.items(), answers, strict=True):
         swap_attention(model, name, **own)
         with torch.no_grad():
             theirs = model(torch.tensor([ids]), output_attentions=True).attentions[1][0, 2]
@@ -101,8 +100,8 @@ def test_rows_are_those_of_the_package(data):
         for i, row in enumerate(ours["rows"]):
             effective = torch.tensor(row["effective"], dtype=torch.float32)
             assert torch.allclose(effective, theirs[i, :i + 1], atol=1e-5), (name, i)
-            assert sum(row["weights"]) == pytest.approx(1) and len(row["seen"]) == len(
-                row["weights"])
+            assert sum(row["weights"]) == pytest.approx(1)
+            assert len(row["seen"]) == len(row["weights"])
         wanted = [mechanism_of(name, own).cache_entries(length) for length in lengths]
         assert ours["entries"] == (lengths if name == "full" else wanted), name
 
@@ -135,8 +134,8 @@ def test_numbers_are_those_of_the_package():
              "effective": own[i, : i + 1].tolist(), "full": full[i, : i + 1].tolist()}
             for i in range(9)]
     columns = [{"tokens": [t], "weights": [1]} for t in range(9)]
-    found = run("numbers", {"rows": rows, "columns": columns})
-    for i, numbers in enumerate(found):
+    answers = run("numbers", {"rows": rows, "columns": columns})
+    for i, numbers in enumerate(answers):
         lost = sum(float(full[i, t]) for t in range(i + 1) if t % 2)
         wanted = {"lost": lost, "distance": 1 - float(statistics.overlap(own[i], full[i])),
                   "k90": int(statistics.k90(own[i])), "k90Full": int(statistics.k90(full[i])),
@@ -157,29 +156,27 @@ def test_attention_is_refused_at_the_door(name, options, words):
 
 
 def test_models_are_refused_at_the_door():
-    with pytest.raises(ValueError, match="^model: data/models/opt-mini is a 'opt', wanted a GPT-2"):
-        page_data(["data/models/gpt2-mini", "data/models/opt-mini"])
-    with pytest.raises(ValueError, match="^path_or_name: could not load 'no/such'"):
-        page_data(["no/such"])
-    gelu = new_model("gpt2", vocabulary=64, context=16, width=32, layers=1, heads=2)
+    def small(**sizes):
+        return new_model("gpt2", **{"vocabulary": 64, "context": 16, "width": 32, "layers": 1,
+                                    "heads": 2, **sizes})
+
+    gelu = small()
     gelu.config.activation_function = "gelu_new"
-    with pytest.raises(ValueError,
-                       match="^model: mine has activation_function = 'gelu_new', wanted 'relu'"):
-        pack([gelu], ["mine"])
-    small = new_model("gpt2", vocabulary=64, context=16, width=32, layers=1, heads=2)
-    with pytest.raises(ValueError, match="^model: small has .*, wanted the sizes of .*gpt2-mini"):
-        pack([load_pretrained(SHIPPED[0])[0], small], [SHIPPED[0], "small"])
-    narrow = new_model("gpt2", vocabulary=64, context=16, width=30, layers=1, heads=5)
-    with pytest.raises(ValueError,
-                       match="^model: narrow has heads of 6 numbers, wanted a multiple of 4"):
-        pack([narrow], ["narrow"])
-    large = new_model("gpt2", vocabulary=64, context=16, width=512, layers=1, heads=2)
-    with pytest.raises(
-            ValueError,
-            match="^model: large would take 8.5 MB or more, wanted a page of at most 8 MB"):
-        pack([large], ["large"])
-    with pytest.raises(ValueError, match="^tokenizer: mine has none, wanted byte-level BPE"):
-        vocabulary(None, "mine")
+    for call, message in [
+            (lambda: page_data(["data/models/gpt2-mini", "data/models/opt-mini"]),
+             "model: data/models/opt-mini is a 'opt', wanted a GPT-2"),
+            (lambda: page_data(["no/such"]), "path_or_name: could not load 'no/such'"),
+            (lambda: pack([gelu], ["mine"]),
+             "model: mine has activation_function = 'gelu_new', wanted 'relu'"),
+            (lambda: pack([load_pretrained(SHIPPED[0])[0], small()], [SHIPPED[0], "small"]),
+             "model: small has .*, wanted the sizes of .*gpt2-mini"),
+            (lambda: pack([small(width=30, heads=5)], ["narrow"]),
+             "model: narrow has heads of 6 numbers, wanted a multiple of 4"),
+            (lambda: pack([small(width=512)], ["large"]),
+             "model: large would take 8.5 MB or more, wanted a page of at most 8 MB"),
+            (lambda: vocabulary(None, "mine"), "tokenizer: mine has none, wanted byte-level BPE")]:
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call()
 
 
 def test_other_words_are_refused(tmp_path):

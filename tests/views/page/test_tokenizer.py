@@ -51,8 +51,8 @@ def texts() -> list[str]:
 
 
 def test_tokens_and_texts_are_equal(data, tokenizer, texts):
-    found = run("tokens", {"vocabulary": data["vocabulary"], "texts": texts})
-    for text, ours in zip(texts, found, strict=True):
+    answers = run("tokens", {"vocabulary": data["vocabulary"], "texts": texts})
+    for text, ours in zip(texts, answers, strict=True):
         assert ours["ids"] == tokenizer.encode(text, add_special_tokens=False), repr(text)
         assert ours["text"] == text == tokenizer.decode(ours["ids"],
                                                         clean_up_tokenization_spaces=False), repr(
@@ -61,6 +61,6 @@ def test_tokens_and_texts_are_equal(data, tokenizer, texts):
 
 @pytest.mark.parametrize("change", MUTANTS.values(), ids=MUTANTS)
 def test_wrong_tokenizers_are_found(data, tokenizer, texts, change):
-    found = run("tokens", {"vocabulary": data["vocabulary"], "texts": texts}, change)
+    answers = run("tokens", {"vocabulary": data["vocabulary"], "texts": texts}, change)
     assert any(ours["ids"] != tokenizer.encode(text, add_special_tokens=False)
-               for text, ours in zip(texts, found, strict=True))
+               for text, ours in zip(texts, answers, strict=True))
