@@ -44,25 +44,25 @@ def test_the_form_of_ruler(tmp_path):
 
 
 def test_the_form_of_longbench(tmp_path):
-    found = only(tmp_path, LONG)
-    assert found.prompt == "A long text.\n\nWhat is it?\n\nAnswer:" and found.one_is_enough
+    read = only(tmp_path, LONG)
+    assert read.prompt == "A long text.\n\nWhat is it?\n\nAnswer:" and read.one_is_enough
     assert only(tmp_path, LONG | {"input": ""}).prompt == "A long text.\n\nAnswer:"  # a summary
 
 
 def test_the_key_values_of_lost_in_the_middle(tmp_path):
-    found = only(tmp_path, {"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 3"})
-    assert found.answers == ("value 3",) and found.place == 0.75
-    shown = found.prompt[found.prompt.index("{"):found.prompt.index("}") + 1]
+    read = only(tmp_path, {"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 3"})
+    assert read.answers == ("value 3",) and read.place == 0.75
+    shown = read.prompt[read.prompt.index("{"):read.prompt.index("}") + 1]
     assert json.loads(shown) == dict(PAIRS)
-    assert found.prompt.endswith('"key 3": "')
+    assert read.prompt.endswith('"key 3": "')
 
 
 def test_the_documents_of_lost_in_the_middle(tmp_path):
-    found = only(tmp_path, QA)
-    assert found.answers == ("Keller", "Marta Keller") and found.one_is_enough and found.place == 1
-    places = [found.prompt.index(text) for text in ("Omar", "[2] \nNothing", "[3] Maps")]
+    read = only(tmp_path, QA)
+    assert read.answers == ("Keller", "Marta Keller") and read.one_is_enough and read.place == 1
+    places = [read.prompt.index(text) for text in ("Omar", "[2] \nNothing", "[3] Maps")]
     assert places == sorted(places)
-    assert found.prompt.endswith("Question: who drew the map?\nAnswer:")
+    assert read.prompt.endswith("Question: who drew the map?\nAnswer:")
     unknown = QA | {"ctxs": [{"title": "Maps", "text": "Marta Keller."}]}
     assert only(tmp_path, unknown).place is None
 
@@ -128,11 +128,11 @@ def many(folder, count=20):
 def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_path):
     task, tokenizer = many(tmp_path), small.tokenizer()
     sizes = [tokens_of(tokenizer, example) for example in task.lines]
-    found = task.examples(tokenizer, 100, length=sizes[9], seed=0)
-    assert found == list(task.lines[:10])  # each is longer than the one before
+    read = task.examples(tokenizer, 100, length=sizes[9], seed=0)
+    assert read == list(task.lines[:10])  # each is longer than the one before
     some = [task.examples(tokenizer, 4, length=sizes[9], seed=seed) for seed in (0, 0, 1)]
-    assert some[0] == some[1] != some[2] and all(example in found for example in some[0])
-    order = [found.index(example) for example in some[0]]
+    assert some[0] == some[1] != some[2] and all(example in read for example in some[0])
+    order = [read.index(example) for example in some[0]]
     assert order == sorted(order) and len(task.fitting(tokenizer, sizes[9] - 1)) == 9
     with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest "
                        "question of questions.jsonl, line 1"):

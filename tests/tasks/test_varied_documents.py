@@ -144,18 +144,18 @@ class LastFirst(VariedDocumentQA):
 def places_asked_for(task, position):
     """Return the place of each row's answering document among the whole ones, and their number."""
     batch = task.batch(64, 256, generator(2), position)
-    found = []
+    seen = []
     for row in batch.input_ids:
         *documents, question = pieces(row, task)
         names = [names[0] for document in documents if (names := names_of(document, task))]
-        found.append((names.index(question[-1]), len(names)))
-    return found
+        seen.append((names.index(question[-1]), len(names)))
+    return seen
 
 
 @pytest.mark.parametrize("position", [0.0, 0.5, 1.0])
 def test_the_answer_stands_where_it_was_asked_for(task, position):
-    found = places_asked_for(task, position)
-    assert found == [(round(position * (count - 1)), count) for _, count in found]
+    seen = places_asked_for(task, position)
+    assert seen == [(round(position * (count - 1)), count) for _, count in seen]
 
 
 def test_positions_counted_from_the_end_would_be_seen():
@@ -219,11 +219,11 @@ def test_training_contexts_mark_answers_that_they_hold(task):
 
 def starts(ids, task):
     """Return the places in their contexts at which whole documents begin."""
-    found = []
+    seen = []
     for row in ids:
         ends = (row == task.end[-1]).nonzero().flatten().tolist()
-        found += [end + 1 for end in ends if end + 1 < len(row)]
-    return found
+        seen += [end + 1 for end in ends if end + 1 < len(row)]
+    return seen
 
 
 @pytest.mark.parametrize("kind", ["batch", "interleaved_batch"])
@@ -234,8 +234,8 @@ def test_documents_begin_anywhere_in_a_group_of_eight(task, kind):
         return Counter(start % 8
                        for start in starts(drawn.input_ids if kind == "batch" else drawn[0], task))
 
-    found, aligned = residues(task), MultiDocumentQA(small.tokenizer())
-    assert found.keys() == set(range(8)) and min(found.values()) > 0.7 * sum(found.values()) / 8
+    seen, aligned = residues(task), MultiDocumentQA(small.tokenizer())
+    assert seen.keys() == set(range(8)) and min(seen.values()) > 0.7 * sum(seen.values()) / 8
     assert aligned.document_length == 8 and residues(aligned).keys() == {0}
 
 

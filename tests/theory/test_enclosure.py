@@ -57,11 +57,11 @@ def test_a_wrong_rounding_is_caught(flint, monkeypatch, name, wrong):
 
 def test_finer_cells_close_in(flint):
     case = (2.0, 20, Fraction(1, 5))
-    found = [enclosure.between(*case, points=points, cells=cells)
+    enclosed = [enclosure.between(*case, points=points, cells=cells)
              for points, cells in ((8, 8), (16, 32), (64, 128))]
     assert all(before[0] <= after[0] <= after[1] <= before[1]
-               for before, after in zip(found, found[1:], strict=False))
-    assert found[-1][1] - found[-1][0] < 0.1
+               for before, after in zip(enclosed, enclosed[1:], strict=False))
+    assert enclosed[-1][1] - enclosed[-1][0] < 0.1
 
 
 def test_the_numbers_of_the_ledger(flint):

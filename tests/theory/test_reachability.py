@@ -101,10 +101,10 @@ def at_least_once(cover, i, g, s, t):
 def test_the_solver_proves_what_is_right_and_finds_a_true_exception(prove, right, slip, holds):
     pytest.importorskip("z3")
     assert prove(right).holds
-    found = prove(slip)
-    assert not found.holds
-    assert not holds(slip, **{name: found.numbers[name] for name in "igst"
-                              if name in found.numbers})
+    outcome = prove(slip)
+    assert not outcome.holds
+    assert not holds(slip, **{name: outcome.numbers[name] for name in "igst"
+                              if name in outcome.numbers})
 
 
 @pytest.mark.parametrize("name, zero, flushed, absorbed",
