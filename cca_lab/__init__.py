@@ -2,8 +2,7 @@
 
     from cca_lab import CCA, load_pretrained, swap_attention
 
-Names are imported from their packages when they are first asked for, so that a part of the lab
-loads no other.
+Names are imported from their packages when they are first asked for.
 """
 
 from importlib import import_module

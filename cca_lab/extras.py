@@ -16,14 +16,7 @@ EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in 
 
 
 def need(*packages: str) -> None:
-    """Check that packages of an extra are installed, before a module imports them.
-
-    Args:
-        packages: import names, each a key of `EXTRA_OF`.
-
-    Raises:
-        ModuleNotFoundError: naming the first missing package and the command that installs it.
-    """
+    """Check that packages of an extra are installed, by import names, before they are imported."""
     for package in packages:
         if find_spec(package) is None:
             raise ModuleNotFoundError(f"{package}: is not installed; {install(EXTRA_OF[package])}",
@@ -32,15 +25,12 @@ def need(*packages: str) -> None:
 
 def missing(extra: str) -> list[str]:
     """Return the packages of an extra that are not installed, by the names that pip knows."""
-    return [DISTRIBUTIONS.get(package, package)
-            for package in EXTRAS[extra] if find_spec(package) is None]
+    return [DISTRIBUTIONS.get(package, package) for package in EXTRAS[extra]
+            if find_spec(package) is None]
 
 
 def advice(module: str | None) -> str | None:
-    """Return how to install a module that was not found, such as "nbformat.v4".
-
-    None if no extra contains it.
-    """
+    """Return how to install a missing module, such as "nbformat.v4"; None if no extra has it."""
     extra = EXTRA_OF.get((module or "").partition(".")[0])
     return extra and install(extra)
 

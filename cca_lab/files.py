@@ -1,7 +1,6 @@
 """The lab's own files, outputs that are never left half written, and checksums of the shipped data.
 
-`CHECKSUMS.sha256` in the data folder has the format of `sha256sum`: `cd data && sha256sum -c
-CHECKSUMS.sha256` checks the listed files without this package.
+`cd data && sha256sum -c CHECKSUMS.sha256` checks the listed files without this package.
 """
 
 import hashlib
@@ -25,22 +24,14 @@ def in_clone() -> bool:
 
 
 def repository() -> Path:
-    """Return the root of the clone that this package was installed from.
-
-    Raises:
-        ValueError: if the package was not installed from a clone in editable mode.
-    """
+    """Return the root of the clone that this package was installed from in editable mode."""
     if not in_clone():
         raise ValueError(f"repository: no pyproject.toml beside {Path(__file__).parent}; {CLONE}")
     return Path(__file__).resolve().parents[1]
 
 
 def data_folder() -> Path:
-    """Return the folder of the shipped data: `CCA_LAB_DATA`, else the clone's, else the wheel's.
-
-    Raises:
-        ValueError: if there is no such folder.
-    """
+    """Return the folder of the shipped data: `CCA_LAB_DATA`, else the clone's, else the wheel's."""
     chosen = os.environ.get("CCA_LAB_DATA")
     packed = Path(__file__).resolve().parent / "_data"
     folder = Path(chosen).resolve() if chosen else repository() / "data" if in_clone() else packed
@@ -71,11 +62,7 @@ def new_result(name: str) -> Path:
 
 
 def course_folder() -> Path:
-    """Return the folder of the course in the clone, `lab/`.
-
-    Raises:
-        ValueError: if the package was not installed from a clone.
-    """
+    """Return the folder of the course in the clone, `lab/`."""
     return repository() / "lab"
 
 
@@ -85,48 +72,27 @@ def notebooks_folder() -> Path:
 
 
 def check_file(path: Path, name: str = "out") -> Path:
-    """Return the path of a file to write, after checking it; an existing file will be replaced.
-
-    Args:
-        path: the file.
-        name: name of the argument, for the error message.
-
-    Raises:
-        ValueError: if it is a folder, or nothing can be written there.
-    """
+    """Return the path of a file to write or replace, after checking that this is possible."""
     if _is_there(path, name) and path.is_dir():
         raise ValueError(f"{name}: {path} is a folder, wanted a file; add a file's name")
-    _check_place(path.parent, path, name)
+    _check_writable(path.parent, path, name)
     return path
 
 
 def check_folder(path: Path, name: str = "out") -> Path:
-    """Return the path of a folder to write to, after checking it; arguments as for `check_file`.
-
-    Raises:
-        ValueError: if it is a file, or nothing can be written there.
-    """
+    """Return the path of a folder to write to, after checking that this is possible."""
     if _is_there(path, name) and not path.is_dir():
         raise ValueError(f"{name}: {path} is a file, wanted a folder; choose another name")
-    _check_place(path, path, name)
+    _check_writable(path, path, name)
     return path
 
 
 def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
-    """Refuse an output path that would overwrite an input of the same command.
-
-    Args:
-        out: file or folder to write.
-        model: a folder or a hub name; nothing may be written into the folder.
-        text: as in `load_corpus`; this file may not be overwritten.
-
-    Raises:
-        ValueError: naming the input that would be overwritten.
-    """
-    place, folder = out.resolve(), Path(model).expanduser().resolve()
-    if folder.is_dir() and folder in (place, *place.parents):
+    """Refuse an output in the folder of the model, or the file of the text, of the same command."""
+    target, folder = out.resolve(), Path(model).expanduser().resolve()
+    if folder.is_dir() and folder in (target, *target.parents):
         raise ValueError(f"out: {out} is in the folder of the model itself; choose another place")
-    if text is not None and place == Path(text).resolve():
+    if text is not None and target == Path(text).resolve():
         raise ValueError(f"out: {out} is the text itself; choose another name")
 
 
@@ -153,9 +119,9 @@ def _is_there(path: Path, name: str) -> bool:
     return True
 
 
-def _check_place(folder: Path, path: Path, name: str) -> None:
+def _check_writable(folder: Path, path: Path, name: str) -> None:
     """Write and remove a file in the nearest existing folder, to see that writing works."""
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not nearest.is_dir():
         raise ValueError(
             f"{name}: {path} is below {nearest}, which is a file; choose another place")
@@ -189,18 +155,7 @@ def write_checksums(data: Path) -> Path:
 
 
 def checksum_problems(data: Path) -> list[str]:
-    """Compare the data folder with its checksums.
-
-    Args:
-        data: the data folder.
-
-    Returns:
-        One line for each file that is missing, changed or not listed; empty if all files are as
-        shipped.
-
-    Raises:
-        ValueError: if there is no checksum file, or one of its lines is not "<sha256>  <path>".
-    """
+    """Return one line for each file of the data folder that is missing, changed or not listed."""
     listing = data / CHECKSUMS
     if not listing.is_file():
         raise ValueError(f"checksums: {CHECKSUMS} is missing in {data}; get it with git, or write "

@@ -1,9 +1,7 @@
 """Freed memory stays with the process: giving it back costs 7 to 16 % of a training step.
 
 glibc hands a large freed block back at once. The next tensor of that size then gets pages that the
-kernel first fills with zeros, one fault for each 4 KiB; on a CPU this costs as much as a cheap
-operation on the tensor. Other allocators (jemalloc, tcmalloc) and other systems keep such blocks by
-themselves.
+kernel first fills with zeros, one fault for each 4 KiB. Other allocators keep such blocks.
 """
 
 import ctypes
@@ -18,9 +16,7 @@ _kept = False
 def keep_freed_memory() -> bool:
     """Let glibc keep freed blocks of up to a gigabyte for later tensors; return whether it does.
 
-    A process takes no more memory than at its peak, but it stays that large. Variables of the
-    environment that set the same (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) are left alone,
-    and so is any other allocator.
+    What the user has set in the environment is left alone, and so is any other allocator.
     """
     global _kept
     if any(name in os.environ

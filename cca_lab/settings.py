@@ -30,45 +30,26 @@ REQUIRED: Any = ...  # the default of an option that must be given
 
 @dataclass(frozen=True)
 class Option:
-    """What an option is, beside its name, type and default.
+    """What an option is, beside its name, type and default."""
 
-    Attributes:
-        help: one sentence with the unit, as the command line shows it.
-        least, most: bounds of a number, both allowed; None for none.
-        above: bound below a number, itself not allowed; None for none.
-        choices: the texts that are allowed; empty for any.
-        flag: its name on the command line, such as "--from"; None for the field's name.
-            "--html/--no-html" is a switch that can be turned off.
-        metavar: what the help shows in place of the type.
-        shown: what the help shows in place of the default.
-        output: "file" or "folder" for a path that is written, and is checked before the work.
-        argument: whether it is given by its position.
-        without: for settings inside settings, the fields that are not options here.
-    """
-
-    help: str = ""
-    least: float | None = None
+    help: str = ""  # one sentence with the unit, as the command line shows it
+    least: float | None = None  # bounds of a number, both allowed
     most: float | None = None
-    above: float | None = None
-    choices: tuple[str, ...] = ()
-    flag: str | None = None
-    metavar: str | None = None
-    shown: str | None = None
-    output: str | None = None
-    argument: bool = False
-    without: tuple[str, ...] = ()
+    above: float | None = None  # bound below a number, itself not allowed
+    choices: tuple[str, ...] = ()  # the texts that are allowed; empty for any
+    flag: str | None = None  # on the command line, such as "--html/--no-html"; None for the name
+    metavar: str | None = None  # what the help shows in place of the type
+    shown: str | None = None  # what the help shows in place of the default
+    output: str | None = None  # "file" or "folder" for a path to write, checked before the work
+    argument: bool = False  # whether it is given by its position
+    without: tuple[str, ...] = ()  # of settings inside settings, the fields that are no options
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
-    """Return a dataclass field that is an option.
+    """Return a dataclass field that is an option; `more` are further attributes of `Option`.
 
     A field of type `tuple[int, ...]` is an option that can be repeated; one of type `int | None`
     may be left out.
-
-    Args:
-        default: the default, or `REQUIRED`.
-        help: one sentence with the unit.
-        more: further attributes of `Option`.
     """
     return field(default=MISSING if default is REQUIRED else default,
                  metadata={"option": Option(help, **more)})
@@ -77,10 +58,7 @@ def option(default: Any, help: str, **more: Any) -> Any:
 def nested(settings: type, *, without: Sequence[str] = (), **changed: Any) -> Any:
     """Return a dataclass field that holds settings, whose options are options of the whole.
 
-    Args:
-        settings: the dataclass.
-        without: its fields that are not options here.
-        changed: defaults that differ here.
+    Those in `without` are not, and `changed` has the defaults that differ here.
     """
     return field(default_factory=lambda: settings(**changed),
                  metadata={"option": Option(without=tuple(without))})
@@ -104,11 +82,7 @@ def item_type(kind: Any) -> tuple[type, bool, bool]:
 
 
 def check(settings: Any) -> None:
-    """Check every option of an instance: its type, its range and its choices.
-
-    Raises:
-        ValueError: naming the first option that is wrong, what came and what is wanted.
-    """
+    """Check every option of an instance: its type, its range and its choices."""
     for each, kind, about in options_of(settings):
         value = getattr(settings, each.name)
         item, optional, repeated = item_type(kind)
@@ -123,27 +97,24 @@ def check(settings: Any) -> None:
 def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
     if about.choices and value not in about.choices:
         raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(about.choices)}")
+    least = -math.inf if about.least is None else about.least
     if kind is int:
-        if about.least is not None and about.most is None:
-            check_integers(int(about.least), **{name: value})
-        else:
-            check_integers(-LARGEST, **{name: value})
+        bounded = about.least is not None and about.most is None  # else `check_sizes` is below
+        check_integers(int(least) if bounded else -LARGEST, **{name: value})
     elif kind is float:
-        if about.above is not None and isinstance(value, int
-                                                  | float) and not about.above < value < math.inf:
-            raise ValueError(f"{name}: got {value}, wanted a finite number above {about.above}")
-        least = -math.inf if about.least is None else about.least
+        above = about.above
+        if above is not None and isinstance(value, int | float) and not above < value < math.inf:
+            raise ValueError(f"{name}: got {value}, wanted a finite number above {above}")
         if about.most is None:
             check_numbers(least, math.inf, **{name: value})
     elif kind in (bool, str) and not isinstance(value, kind):
-        raise ValueError(
-            f"{name}: got {value!r}, wanted {'true or false' if kind is bool else 'text'}")
+        wanted = "true or false" if kind is bool else "text"
+        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
     elif kind is Path and not isinstance(value, str | Path):
         raise ValueError(f"{name}: got {value!r}, wanted a path")
     if kind in (int, float) and about.most is not None:
         check_numbers(-math.inf, math.inf, **{name: value})
-        check_sizes(**{name: (value, -math.inf if about.least is None else about.least,
-                              about.most)})
+        check_sizes(**{name: (value, least, about.most)})
 
 
 @cache
@@ -158,8 +129,8 @@ def check_integers(least: int, **values: Any) -> None:
     rows and columns.
     """
     for name, value in values.items():
-        integer = isinstance(value, int) or (isinstance(value, Integral)
-                                             and getattr(value, "dtype", None) == "int64")
+        int64 = isinstance(value, Integral) and getattr(value, "dtype", None) == "int64"
+        integer = isinstance(value, int) or int64
         if not integer or isinstance(value, bool) or not least <= value <= LARGEST:
             kind = "a positive integer" if least == 1 else "an integer"
             limit = ", at most 2**62" if integer and value > LARGEST else ""
@@ -176,12 +147,7 @@ def check_numbers(least: float, most: float, **values: Any) -> None:
 
 
 def check_sizes(**sizes: tuple[float | Sequence[float], float, float]) -> None:
-    """Raise ValueError naming the first number that is out of its range.
-
-    Args:
-        sizes: for each name, the given number or numbers, the smallest allowed and the largest
-            allowed.
-    """
+    """Raise ValueError for the first number out of range, of (number or numbers, least, most)."""
     for name, (given, least, most) in sizes.items():
         numbers = [given] if isinstance(given, int | float) else list(given)
         if not numbers:

@@ -2,12 +2,12 @@
 
 import typer
 
-from cca_lab.cli import course, lab, packaged, page, site, studies, theory
+from cca_lab.cli import course, lab, site, studies, theory
 
 app = typer.Typer(name="cca-lab", cls=studies.Lab, no_args_is_help=True,
                   pretty_exceptions_show_locals=False, add_completion=False,
                   help="Long-context attention, from loops to models.")
-for commands in (lab.app, packaged.app, page.app, site.app, theory.app):
+for commands in (lab.app, site.app, theory.app):
     app.add_typer(commands)
 for group in (course.course, studies.study):
     app.add_typer(group)

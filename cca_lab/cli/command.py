@@ -43,15 +43,11 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Commands, those whose module is imported only when they run, and the old names of some.
+    """Commands, those whose module is imported only when they run, and the old names of some."""
 
-    Attributes:
-        lazy: for each name, "module:Class" of settings that have `run`, and one sentence.
-        moved: for old names of one word or two, what to type now.
-    """
-
+    # for each name, "module:Class" of settings that have `run`, and one sentence
     lazy: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    moved: ClassVar[Mapping[str, str]] = {}
+    moved: ClassVar[Mapping[str, str]] = {}  # for old names of one word or two, what to type now
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, without the old ones."""
@@ -67,8 +63,9 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command and its arguments, as it runs."""
         name, command, rest = super().resolve_command(ctx, args)
-        return (name, later(name, *self.lazy[name]),
-                rest) if name and name in self.lazy else (name, command, rest)
+        if name and name in self.lazy:
+            command = later(name, *self.lazy[name])
+        return name, command, rest
 
 
 class Commands(Group):
@@ -103,14 +100,9 @@ class App(typer.Typer):
 
 
 def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: str) -> Any:
-    """Return a command whose options are the options of a dataclass.
+    """Return a command whose options are those of a dataclass.
 
-    Args:
-        name: the command's name.
-        settings: a dataclass with fields of `cca_lab.settings.option`, whose defaults the help
-            shows.
-        run: called with an instance; it may return the exit status.
-        help: one sentence.
+    `run` is called with an instance, and may return the exit status.
     """
     parameters = list(_parameters(settings))
 
@@ -125,25 +117,14 @@ def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: st
 
 
 def later(name: str, address: str, help: str) -> Any:
-    """Return the command of a class of settings that has `run`, which is imported only now.
-
-    Args:
-        name: the command's name.
-        address: "module:Class".
-        help: one sentence.
-    """
+    """Return the command of settings that have `run`, "module:Class", imported only now."""
     module, _, kind = address.partition(":")
     return from_settings(name, getattr(import_module(module), kind),
                          lambda settings: settings.run() and None, help)
 
 
 def check_given(given: dict[str, Any], single: list[str | None]) -> None:
-    """Raise ValueError for an option with an empty value, or a single-valued one given twice.
-
-    Args:
-        given: values as written, by option.
-        single: the options that take one value; each appears as often as it was given.
-    """
+    """Raise ValueError for an empty value, or one of the `single` options that is given twice."""
     for name, value in given.items():
         if "" in (value if isinstance(value, list | tuple) else (value,)):
             raise ValueError(
@@ -176,6 +157,11 @@ def checked_path(kind: str) -> Callable[[typer.CallbackParam, Path | None], Path
     return callback
 
 
+def out_folder(words: str) -> typer.models.OptionInfo:
+    """Return the option for a folder to write to; `words` is its help text."""
+    return typer.Option(help=words, callback=checked_path("folder"))
+
+
 def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
     """Yield the parameters for the options of a dataclass, or an instance that holds defaults."""
     for each, kind, about in options_of(settings):
@@ -196,9 +182,10 @@ def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
                                      callback=checked_path(about.output) if about.output else None,
                                      **({"show_default": shown} if shown else {}))
         wanted: Any = list[item] if repeated else item  # type: ignore[valid-type]
+        if default is None:
+            wanted |= None
         yield inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY,
-                                annotation=Annotated[wanted | None if default is None else wanted,
-                                                     information],
+                                annotation=Annotated[wanted, information],
                                 default=inspect.Parameter.empty if required else default)
 
 

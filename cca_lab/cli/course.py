@@ -14,14 +14,24 @@ Only = Annotated[str | None, typer.Option(metavar="ASSIGNMENT", help="One assign
                                           show_default="all")]
 Course = Annotated[Path | None, typer.Option("--course", help="The course's folder.",
                                              show_default="lab/ of the clone")]
+File = Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")]
+Task = Annotated[str | None, typer.Option(help="One task, such as a5.2.", show_default="all")]
+Submitted = Annotated[Path, typer.Argument(metavar="FOLDER",
+                                           help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")]
+Marks = Annotated[Path | None, typer.Option(help="Folder for marks and pages.",
+                                            show_default="marks/ beside FOLDER")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Submissions at a time.",
+                                          show_default="half the cores")]
+Gradebook = Annotated[Path | None,
+                      typer.Option(help="nbgrader's database to write the marks into, too.")]
+Graded = Annotated[Path, typer.Argument(metavar="MARKS", help="The folder that `grade` wrote.")]
+Check = Annotated[bool, typer.Option("--check",
+                                     help="Write nothing; fail if something is not current.")]
+Adapters = Annotated[bool, typer.Option("--adapters", help="Write adapters.py anew, too.")]
 
 
 @course.command()
-def check(file: Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")],
-          only: Only = None,
-          task: Annotated[str | None, typer.Option(help="One task, such as a5.2.",
-                                                   show_default="all")] = None,
-          folder: Course = None) -> int:
+def check(file: File, only: Only = None, task: Task = None, folder: Course = None) -> int:
     """Check your own work, on the inputs that the notebook shows too."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
@@ -31,17 +41,8 @@ def check(file: Annotated[Path, typer.Argument(help="A notebook of the course, o
 
 
 @course.command()
-def grade(submitted: Annotated[Path,
-                               typer.Argument(metavar="FOLDER",
-                                              help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")],
-          out: Annotated[Path | None, typer.Option(help="Folder for marks and pages.",
-                                                   show_default="marks/ beside FOLDER")] = None,
-          only: Only = None,
-          jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time.",
-                                                   show_default="half the cores")] = None,
-          gradebook: Annotated[Path | None,
-                               typer.Option(help="nbgrader's database to write the marks into, "
-                                                 "too.")] = None, folder: Course = None) -> int:
+def grade(submitted: Submitted, out: Marks = None, only: Only = None, jobs: Jobs = None,
+          gradebook: Gradebook = None, folder: Course = None) -> int:
     """Grade a class; what was graded before and did not change is kept."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
@@ -52,8 +53,7 @@ def grade(submitted: Annotated[Path,
 
 
 @course.command()
-def report(out: Annotated[Path, typer.Argument(metavar="MARKS",
-                                               help="The folder that `grade` wrote.")]) -> None:
+def report(out: Graded) -> None:
     """Write the tables and pages again from what was graded."""
     from cca_lab.course import front
 
@@ -61,10 +61,7 @@ def report(out: Annotated[Path, typer.Argument(metavar="MARKS",
 
 
 @course.command()
-def release(only: Only = None, check: Annotated[bool, typer.Option(
-    "--check", help="Write nothing; fail if something is not current.")] = False,
-            adapters: Annotated[bool, typer.Option("--adapters",
-                                                   help="Write adapters.py anew, too.")] = False,
+def release(only: Only = None, check: Check = False, adapters: Adapters = False,
             folder: Course = None) -> int:
     """Make the notebooks that students open from the solved ones."""
     from cca_lab.course import front

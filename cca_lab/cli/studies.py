@@ -1,7 +1,4 @@
-"""The commands whose options are settings.
-
-`cca-lab study NAME`, training, evaluation, and the old names of studies.
-"""
+"""The commands whose options are settings: `cca-lab study NAME`, training and evaluation."""
 
 from typing import ClassVar
 

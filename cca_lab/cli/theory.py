@@ -8,18 +8,18 @@ import typer
 from cca_lab.cli.command import App
 
 app = App()
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", show_default="all",
+                                                 help="Claims to verify, such as T1.")]
+Explain = Annotated[bool, typer.Option("--explain",
+                                       help="Print each claim in full, with its proof.")]
+Papers = Annotated[Path | None,
+                   typer.Option(show_default="quotations are not looked up",
+                                help="Folder with the papers' texts (cca.txt, cca-poster.txt, "
+                                     "dga.txt, lococo.txt), to look each quotation up.")]
 
 
 @app.command()
-def verify(ids: Annotated[list[str] | None,
-                          typer.Argument(metavar="ID", help="Claims to verify, such as T1.",
-                                         show_default="all")] = None,
-           explain: Annotated[bool, typer.Option("--explain", help="Print each claim in full, with "
-                                                                   "its proof.")] = False,
-           papers: Annotated[
-        Path | None, typer.Option(help="Folder with the papers' texts (cca.txt, cca-poster.txt, "
-                                       "dga.txt, lococo.txt), to look each quotation up.",
-                                  show_default="quotations are not looked up")] = None) -> int:
+def verify(ids: Ids = None, explain: Explain = False, papers: Papers = None) -> int:
     """Verify the papers' theorems and numbers, and write the ledger of claims."""
     from cca_lab.theory.verify import verify as run
 

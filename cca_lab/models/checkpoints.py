@@ -56,12 +56,12 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
 
     Args:
         model: the model to save, with its present attention.
-        folder: the folder to write; it and its parents are made if missing.
+        folder: is made if missing, and its parents.
         tokenizer: saved beside the model if given.
 
     Raises:
-        ValueError: if the folder exists and is not a checkpoint, or cannot be made, or if the model
-            or tokenizer is not one of transformers'.
+        ValueError: if the folder is there and no checkpoint, or cannot be made, or if the model or
+            tokenizer is not one of transformers'.
     """
     check_model(model)
     check_path("folder", folder)
@@ -97,10 +97,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
 
 
 def _as_usual(folder: Path) -> None:
-    """Give files the permissions of any new file.
-
-    Those of a temporary folder are for its owner alone.
-    """
+    """Give files the permissions of new files; those of a temporary folder are private."""
     mask = os.umask(0)
     os.umask(mask)
     for path in folder.iterdir():
@@ -109,10 +106,7 @@ def _as_usual(folder: Path) -> None:
 
 
 def _clear_killed_saves(folder: Path) -> None:
-    """Remove what interrupted saves left beside a folder.
-
-    Restore a checkpoint that one of them had moved away.
-    """
+    """Remove what killed saves left beside a folder, and put a checkpoint back that one moved."""
     # as mkdtemp names them
     for temporary in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):
         if (temporary / "old").exists() and not folder.exists():
@@ -122,15 +116,15 @@ def _clear_killed_saves(folder: Path) -> None:
 
 
 def _save_model(model: PreTrainedModel, folder: Path) -> None:
-    """Write the model, and the mechanism's own modules to a separate file."""
+    """Write the model, and the mechanism's modules to a file of theirs."""
     modules = nn.ModuleDict(modules_of(model))
     if len(modules) == 0:
         model.save_pretrained(folder)
         return
-    own = {name: tensor
-           for name, tensor in model.state_dict().items() if MODULE not in name.split(".")}
+    original = {name: tensor for name, tensor in model.state_dict().items()
+                if MODULE not in name.split(".")}
     learnt = {name: tensor.contiguous() for name, tensor in modules.state_dict().items()}
-    model.save_pretrained(folder, state_dict=own)
+    model.save_pretrained(folder, state_dict=original)
     save_file(learnt, folder / MODULES_FILE)
 
 
@@ -142,8 +136,7 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     The trained modules of the saved mechanism are loaded whenever that mechanism is used.
 
     Args:
-        path_or_name: a folder, or a name on the Hugging Face hub. `data/models/NAME` is found
-            outside a clone too.
+        path_or_name: a folder (`data/models/NAME` outside a clone too), or a name on the hub.
         attention: a mechanism to use instead of the saved one; "full" for the model's own.
         dtype: dtype of the weights.
         options: options of `attention`, as in `swap_attention`.
@@ -152,9 +145,8 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
         The model in evaluation mode, and its tokenizer, or None if none was saved.
 
     Raises:
-        ValueError: if there is nothing to load, if a file is broken or does not fit the others (see
-            `cca_lab.models.checkpoints`), or if the options do not fit the attention or its saved
-            modules.
+        ValueError: if there is nothing to load, if a file is broken or does not fit the others, or
+            if the options do not fit the attention or its saved modules.
     """
     if options and attention is None:
         raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, "
@@ -204,7 +196,7 @@ def check_path(name: str, path: str | Path) -> None:
 
 
 def _source(path_or_name: str | Path) -> str:
-    """Return a folder's path or a hub name; raise ValueError for a missing folder."""
+    """Return an existing folder's path, or a name on the hub."""
     path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -238,11 +230,7 @@ def reading(source: str, what: str) -> Iterator[None]:
 
 
 def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
-    """Load a causal language model of a family that the mechanisms know.
-
-    Args:
-        source: an existing folder, or a name on the hub.
-        dtype: dtype of the loaded weights.
+    """Load a causal language model of a family that the mechanisms know, from a folder or the hub.
 
     Raises:
         ValueError: if the config is broken or of another family, or if any weight is missing,
@@ -260,10 +248,10 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
                              "and the hub gave no such model; check the spelling, and without a "
                              "network use a folder") from error
         raise
-    model, found = both
+    model, problems = both
     for kind, words in PROBLEMS.items():
-        if found[kind]:
-            names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in found[kind])
+        if keys := problems[kind]:
+            names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in keys)
             others = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
                              "config.json and weights belong to different models, or were changed")
@@ -281,21 +269,13 @@ def _config(source: str) -> PreTrainedConfig:
         with torch.device("meta"):  # without memory
             skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         check_family(skeleton)
-        wanted, stored = sum(parameter.numel()
-                             for parameter in skeleton.parameters()), _stored(source)
+        wanted = sum(parameter.numel() for parameter in skeleton.parameters())
+        stored = sum(path.stat().st_size for pattern in WEIGHTS
+                     for path in Path(source).glob(pattern) if path.is_file())  # 0 for the hub
         if stored and wanted > stored:
             raise ValueError(f"it asks for {wanted:.3g} weights, and the files beside it have "
                              f"{stored:.3g} bytes")
     return config
-
-
-def _stored(source: str) -> int:
-    """Return the bytes of the weights in a folder.
-
-    0 if there are none, or if `source` is a name on the hub.
-    """
-    return sum(path.stat().st_size for pattern in WEIGHTS
-               for path in Path(source).glob(pattern) if path.is_file())
 
 
 def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
@@ -307,11 +287,7 @@ def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
 
 
 def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, Any]]:
-    """Return name and options of the attention of a saved model; ("full", {}) if none.
-
-    Raises:
-        ValueError: if the entry of config.json is not a valid choice.
-    """
+    """Return name and options of a saved model's attention, ("full", {}) if none, once checked."""
     saved = getattr(config, CHOICE, {"name": "full"})
     with reading(source, f"{CHOICE} in config.json"):
         if not isinstance(saved, dict) or "name" not in saved:
@@ -321,11 +297,7 @@ def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, 
 
 
 def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer that was saved beside a model; None if a folder has none.
-
-    Raises:
-        ValueError: if it is broken, or has tokens that the model has no embedding for.
-    """
+    """Load the tokenizer saved beside a model, and check that it fits; None if there is none."""
     settings = Path(source) / "tokenizer_config.json"
     if Path(source).is_dir() and not settings.is_file():
         return None
@@ -345,8 +317,7 @@ def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBa
 def _split_as_written(loaded: PreTrainedTokenizerBase, source: str) -> None:
     """Make a tokenizer split text as its tokenizer.json says, if there is one.
 
-    A class of transformers such as GPT2Tokenizer splits by its own rule instead. SmolLM2 is saved
-    as that class, and its vocabulary was learnt with each digit split off.
+    GPT2Tokenizer splits by a rule of its own; SmolLM2 is saved as that class, with another rule.
     """
     try:
         file = cached_file(source, "tokenizer.json")
@@ -355,5 +326,5 @@ def _split_as_written(loaded: PreTrainedTokenizerBase, source: str) -> None:
     backend = getattr(loaded, "backend_tokenizer", None)
     if file is not None and backend is not None:
         written = Tokenizer.from_file(file)
-        for part in ("normalizer", "pre_tokenizer", "decoder"):
-            setattr(backend, part, getattr(written, part))
+        for step in ("normalizer", "pre_tokenizer", "decoder"):
+            setattr(backend, step, getattr(written, step))

@@ -1,7 +1,4 @@
-"""One text over several processes in a transformers model.
-
-`swap_attention(..., context_parallel=...)`.
-"""
+"""One text over several processes in a model: `swap_attention(..., context_parallel=...)`."""
 
 from typing import Any, Self
 
@@ -25,12 +22,7 @@ IGNORED = -100  # the label of a token whose loss is not counted
 class Context:
     """The processes that share each text of a model, and the text that they are reading.
 
-    Args:
-        group: the processes.
-        balance: "contiguous" or "zigzag", see `Shards`.
-
-    Attributes:
-        shards: the pieces of the text that the next forward reads; None before `read`.
+    `shards` are the pieces of the text that the next forward reads, None before `read`.
     """
 
     def __init__(self, group: ProcessGroup, balance: str = "zigzag") -> None:
@@ -41,10 +33,7 @@ class Context:
         return self  # a group of processes cannot be copied; copies of a model share it
 
     def read(self, length: int) -> Tensor:
-        """Prepare for a text of so many tokens.
-
-        Return the positions of this process's tokens, int64 (T,).
-        """
+        """Prepare for a text of `length` tokens; return this process's positions, int64 (T,)."""
         self.shards = Shards(length, self.group.size(), self.balance)
         return self.shards.positions(self.group.rank())
 
@@ -118,29 +107,21 @@ def local_inputs(model: PreTrainedModel, input_ids: Tensor,
     positions = context.read(input_ids.shape[1]).to(input_ids.device)
     mine = input_ids[:, positions]
     # without it, a jump in positions means packing
-    found: dict[str, Any] = {"input_ids": mine, "position_ids": positions[None], "use_cache": False,
-                             "attention_mask": torch.ones_like(mine)}
+    inputs: dict[str, Any] = {"input_ids": mine, "position_ids": positions[None],
+                              "use_cache": False, "attention_mask": torch.ones_like(mine)}
     if labels is not None:
-        following = F.pad(labels[:, 1:], (0, 1),
-                          value=IGNORED)  # the token that each position predicts
-        found |= {"labels": labels[:, positions],
-                  "shift_labels": following[:, positions].contiguous(),
-                  "num_items_in_batch": (following != IGNORED).sum()}
-    return found
+        following = F.pad(labels[:, 1:], (0, 1), value=IGNORED)  # what each position predicts
+        inputs |= {"labels": labels[:, positions],
+                   "shift_labels": following[:, positions].contiguous(),
+                   "num_items_in_batch": (following != IGNORED).sum()}
+    return inputs
 
 
 def context_groups(size: int) -> tuple[ProcessGroup | None, int, int]:
-    """Divide all processes into groups of neighbours that share texts; all have to call it.
-
-    Args:
-        size: processes per text, a divisor of their number.
+    """Divide all processes into groups of `size` neighbours that share texts; all have to call it.
 
     Returns:
-        The group of this process (None for `size` 1), its number among the groups, and how many
-        groups there are.
-
-    Raises:
-        ValueError: if the size does not divide the number of processes.
+        The group of this process (None for `size` 1), its number, and how many groups there are.
     """
     world = dist.get_world_size() if dist.is_initialized() else 1
     rank = dist.get_rank() if dist.is_initialized() else 0

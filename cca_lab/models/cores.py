@@ -6,8 +6,7 @@ weight
     E_it = a_ip phi_pt,   a_ip = sum of E_i over the group,   phi_pt = E_it / a_ip
 
 so both factors can be computed from the effective attention of any layer and head. An answer is
-found
-where both are large: the core's key must match the question, and phi must keep the answer.
+found where both are large: the core's key must match the question, and phi must keep the answer.
 """
 
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
     # the answer follows the repeated words
     size, answer_at = task.document_length, task.question_length
     count = task.documents_in(length - offsets + 1)
-    found = []
+    readings = []
     for offset in range(offsets):
         generator = torch.Generator().manual_seed(seed)
         drawn = task.batch(contexts, length - offsets + 1, generator, position)
@@ -94,11 +93,9 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
             groups = row_weights[..., :closed].unflatten(-1, (-1, group))
             core = groups.sum(-1, keepdim=True).clamp(min=TINY)  # a_ip
             phi = (groups / core).flatten(-2)  # (layers, H, closed)
-            own = torch.arange(offset, closed)  # the tokens of documents
-            kept = torch.zeros(*phi.shape[:2], size,
-                               dtype=phi.dtype).index_add(2, (own - offset) % size, phi[..., own])
-            documents = torch.bincount((own - offset) % size, minlength=size)
-            found.append((phi[..., answer], core[..., answer // group, 0], kept / documents))
-    stacked = [torch.stack(part).unflatten(0, (offsets, contexts)).mean(1).numpy()
-               for part in zip(*found, strict=True)]
-    return CoreReading(*stacked)
+            at = torch.arange(closed - offset) % size  # in its document
+            kept = phi.new_zeros(*phi.shape[:2], size).index_add(2, at, phi[..., offset:closed])
+            kept /= torch.bincount(at, minlength=size)
+            readings.append((phi[..., answer], core[..., answer // group, 0], kept))
+    return CoreReading(*(torch.stack(factor).unflatten(0, (offsets, contexts)).mean(1).numpy()
+                         for factor in zip(*readings, strict=True)))

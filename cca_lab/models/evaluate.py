@@ -1,9 +1,7 @@
 """The scores of a checkpoint: perplexity, exact match on questions, and answers to prompts.
 
 RULER's score of a prompt is the share of the references that the continuation contains, whatever
-their case and order. An exact match of it is a continuation that contains all of them: more may be
-written around them, within the few tokens that `answer_room` leaves. Where one answer is enough,
-containing one is both.
+their case and order; an exact match contains all of them, or one where one answer is enough.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,14 +33,7 @@ GREEDY = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "no_rep
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % confidence interval.
-
-    Attributes:
-        value: the point estimate.
-        low: lower end of the interval.
-        high: upper end of the interval.
-        samples: number of independent samples (windows, questions).
-    """
+    """A value, the ends of its 95 % confidence interval, and its number of independent samples."""
 
     value: float
     low: float
@@ -67,10 +58,7 @@ def bootstrap_mean(values: np.ndarray, transform: Callable[[float], float] = lam
 
 def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
                batch: int = 4) -> Estimate:
-    """Return the perplexity per token over evenly spaced windows of a held-out stream.
-
-    It is exp of the mean of `window_losses`, and takes the same arguments.
-    """
+    """Return the perplexity per token: exp of the mean of `window_losses`."""
     return bootstrap_mean(window_losses(model, stream, length=length, windows=windows, batch=batch),
                           np.exp)
 
@@ -80,8 +68,8 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
                   batch: int = 4) -> np.ndarray:
     """Return the mean loss of each of some evenly spaced windows of a stream, (windows,) in nats.
 
-    Every window starts without context, so its first tokens are harder to predict than in running
-    text. The losses of two models on the same windows can be compared in pairs.
+    Every window starts without context. The losses of two models on the same windows can be
+    compared in pairs.
 
     Args:
         model: evaluated in evaluation mode; its own mode is restored.
@@ -104,7 +92,7 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
                          "give more text or a shorter length")
     starts = window_starts(len(stream), length, min(windows, len(stream) // length))
     rows = stream[starts[:, None] + torch.arange(length)]  # (windows, length)
-    losses = [_row_losses(model, chunk) for chunk in rows.to(model.device).split(batch)]
+    losses = [_row_losses(model, ids) for ids in rows.to(model.device).split(batch)]
     return torch.cat(losses).double().cpu().numpy()
 
 
@@ -116,9 +104,8 @@ def window_starts(tokens: int, length: int, windows: int) -> Tensor:
 
 def _row_losses(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     """Return the mean negative log-likelihood of each row's tokens after the first, (B,)."""
-    logits = _in_eval_mode(model, input_ids)[:, :-1].float()  # (B, L-1, V)
-    losses = F.cross_entropy(logits.transpose(1, 2), input_ids[:, 1:], reduction="none")  # (B, L-1)
-    return losses.mean(dim=1)
+    logits = _in_eval_mode(model, input_ids)[:, :-1].float().transpose(1, 2)  # (B, V, L-1)
+    return F.cross_entropy(logits, input_ids[:, 1:], reduction="none").mean(dim=1)
 
 
 def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options: Any) -> Tensor:
@@ -132,8 +119,7 @@ def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options: Any) -> 
 
 def share_right(hits: np.ndarray) -> Estimate:
     """Estimate a share with Wilson's interval, which has a width even if all are right or wrong."""
-    found = binomtest(int(hits.sum()), hits.size)
-    interval = found.proportion_ci(method="wilson")
+    interval = binomtest(int(hits.sum()), hits.size).proportion_ci(method="wilson")
     return Estimate(float(hits.mean()), float(interval.low), float(interval.high), hits.size)
 
 
@@ -160,10 +146,7 @@ class Matches:
                 for position, hits in zip(self.positions, self.hits, strict=True)}
 
     def by_offset(self) -> list[Estimate]:
-        """Return the share at each offset (0, 1, ...
-
-        tokens before the documents), over all positions.
-        """
+        """Return the share at each offset (tokens before the documents), over all positions."""
         return [share_right(hits) for hits in self.hits.swapaxes(0, 1)]
 
     def packed(self) -> str:
@@ -172,29 +155,27 @@ class Matches:
 
     def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
-        return {
-            **{str(position): asdict(value)
-               for position, value in self.by_position().items()}, "all": asdict(self.overall),
-            "by_offset": [asdict(value) for value in self.by_offset()]
-        }
+        places = {str(position): asdict(value) for position, value in self.by_position().items()}
+        return {**places, "all": asdict(self.overall),
+                "by_offset": [asdict(value) for value in self.by_offset()]}
 
 
 @torch.no_grad()
 def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
                 text: Tensor | None = None, offsets: int = OFFSETS, questions: int = 64,
-                positions: tuple[float,
-                                 ...] = POSITIONS, batch: int = 16, seed: int = 1) -> Matches:
+                positions: tuple[float, ...] = POSITIONS, batch: int = 16,
+                seed: int = 1) -> Matches:
     """Return which questions a model answers exactly, with greedy decoding.
 
-    A mechanism that pools groups of tokens may answer only where a document fills a whole group.
-    Therefore the documents are preceded by 0, 1, ... `offsets` - 1 tokens of other text.
+    A mechanism that pools groups of tokens may answer only where a document fills a whole group:
+    0, 1, ... `offsets` - 1 tokens of other text stand before the documents.
 
     Args:
         model: any causal language model of transformers.
         task: the questions, in the tokens of the model's tokenizer.
         length: the longest context, in tokens.
-        text: (n,) token ids of a text from which the tokens before the documents are drawn.
-        offsets: number of offsets: 0, 1, ... tokens of text before the documents.
+        text: (n,) token ids from which the tokens before the documents are drawn.
+        offsets: number of offsets.
         questions: questions per position, rounded up to a multiple of `offsets`.
         positions: places of the answering document, 0 (first) to 1 (last).
         batch: contexts per forward pass.
@@ -221,22 +202,18 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
                          "before the documents")
     each = -(-questions // offsets)
     hits = np.zeros((len(positions), offsets, each), dtype=bool)
-    for at in np.ndindex(len(positions), offsets):
-        place, offset = at
-        generator = torch.Generator().manual_seed(_draw_seed(seed, *at))
-        drawn = task.batch(each, length - offsets + 1, generator, positions[place])
-        before = [random_windows(text, each, offset,
-                                 generator)] if offset and text is not None else []
-        ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
+    for index, offset in np.ndindex(len(positions), offsets):
+        entropy = np.random.SeedSequence((seed, index, offset)).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(entropy >> 1))
+        drawn = task.batch(each, length - offsets + 1, generator, positions[index])
+        ids = drawn.input_ids  # (each, L)
+        if offset and text is not None:
+            ids = torch.cat([random_windows(text, each, offset, generator), ids], dim=1)
         logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1)
                             for rows in ids.split(batch)])
         # every answer is one token
-        hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()
+        hits[index, offset] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()
     return Matches(hits, positions)
-
-
-def _draw_seed(*entropy: int) -> int:
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
 
 
 @dataclass(frozen=True)
@@ -258,11 +235,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model wrote after several prompts, and its scores.
-
-    Attributes:
-        each: one per example, in their order.
-    """
+    """What a model wrote after several prompts, in their order, and its scores."""
 
     each: tuple[Answer, ...]
 
@@ -277,22 +250,21 @@ class Answers:
         return share_right(np.array([answer.exact for answer in self.each]))
 
     def by_place(self, places: Sequence[float] = POSITIONS) -> dict[float, "Answers"]:
-        """Return the answers at each place, those in between at the nearest.
-
-        Places without any are left out.
-        """
-        found: dict[float, list[Answer]] = {place: [] for place in places}
+        """Return the answers at each place that has some, those in between at the nearest."""
+        by_place: dict[float, list[Answer]] = {place: [] for place in places}
         for answer in self.each:
-            if (own := answer.place) is not None:
-                found[places[int(np.abs(np.array(places) - own).argmin())]].append(answer)
-        return {place: Answers(tuple(answers)) for place, answers in found.items() if answers}
+            if answer.place is not None:
+                nearest = np.abs(np.array(places) - answer.place).argmin()
+                by_place[places[int(nearest)]].append(answer)
+        return {place: Answers(tuple(answers)) for place, answers in by_place.items() if answers}
 
     def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
-        return {"share": asdict(self.share), "exact": asdict(self.exact),
-                "by_place": {str(place): {"share": asdict(found.share),
-                                          "exact": asdict(found.exact)}
-                             for place, found in self.by_place().items()}}
+        def both(answers: Answers) -> dict[str, Any]:
+            return {"share": asdict(answers.share), "exact": asdict(answers.exact)}
+
+        places = {str(place): both(answers) for place, answers in self.by_place().items()}
+        return {**both(self), "by_place": places}
 
 
 def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *,
@@ -323,24 +295,10 @@ def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ta
             for example in task.examples(tokenizer, each, length=length, seed=seed, place=place)]
 
 
-def answer_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *,
-                length: int, each: int, places: Sequence[float] = POSITIONS,
-                seed: int = 1) -> Answers:
-    """Score a model on a task; the arguments are those of `task_examples`."""
-    return answer_examples(model, tokenizer, task_examples(model, tokenizer, task, length=length,
-                                                           each=each, places=places, seed=seed))
-
-
 def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
                     examples: Sequence[Example],
                     on_answer: Callable[[Answer], None] = lambda answer: None) -> Answers:
-    """Score a model on examples, one after another, by greedy decoding.
-
-    Args:
-        model: a causal language model; its own mode is restored.
-        tokenizer: the model's own.
-        examples: one or more.
-        on_answer: is called with each answer.
+    """Score a model on examples by greedy decoding; `on_answer` is called after each.
 
     Raises:
         ValueError: for no example, or one that is too long for the model.
@@ -349,13 +307,13 @@ def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
     check_tokenizer(tokenizer)
     if not examples:
         raise ValueError("examples: got none, wanted one or more")
-    found = []
+    answers = []
     for example in examples:
         text = continuation(model, tokenizer, example.prompt, answer_room(tokenizer, example))
         share = contained(text, example)
-        found.append(Answer(text, share, share == 1, example.place))
-        on_answer(found[-1])
-    return Answers(tuple(found))
+        answers.append(Answer(text, share, share == 1, example.place))
+        on_answer(answers[-1])
+    return Answers(tuple(answers))
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -366,10 +324,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def contained(text: str, example: Example) -> float:
-    """Return the share of an example's references in a text, whatever their case.
-
-    1 if one is there and is enough.
-    """
+    """Return the share of an example's references in a text; 1 if one is there and is enough."""
     hits = [reference.casefold() in text.casefold() for reference in example.answers]
     return float(any(hits)) if example.one_is_enough else sum(hits) / len(hits)
 
@@ -377,16 +332,10 @@ def contained(text: str, example: Example) -> float:
 @torch.no_grad()
 def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str,
                  tokens: int) -> str:
-    """Return the text that a model writes after a prompt, greedily.
+    """Return the text of at most `tokens` tokens that a model writes after a prompt, greedily.
 
     It is generated with the cache of the model's present attention; where a mechanism has none,
     every token is computed from the whole text.
-
-    Args:
-        model: a causal language model; its own mode is restored.
-        tokenizer: the model's own.
-        prompt: a text of one token or more.
-        tokens: number of tokens to write, at most.
 
     Raises:
         ValueError: if the prompt is empty, or does not fit the model's context or vocabulary.
@@ -398,21 +347,17 @@ def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pro
     check_token_ids(model, "prompt", ids)
     check_length(model, "prompt", ids.shape[1] + tokens)
     name = attention_of(model).name
-    past = {"past_key_values": CACHES[name](model)} if name in CACHES else {"use_cache": name
-                                                                            == "full"}
+    past: dict[str, Any] = {"use_cache": name == "full"}
+    if name in CACHES:
+        past = {"past_key_values": CACHES[name](model)}
+    end = model.generation_config.eos_token_id  # generation asks for padding, one row needs none
     ids, training = ids.to(model.device), model.training
     try:
         model.eval()
         generator: Any = model  # its mixin's attributes are not annotated
         written = generator.generate(ids, attention_mask=torch.ones_like(ids),
-                                     max_new_tokens=tokens, pad_token_id=_padding(model), **GREEDY,
-                                     **past)
+                                     max_new_tokens=tokens, **GREEDY, **past,
+                                     pad_token_id=end if isinstance(end, int) else 0)
     finally:
         model.train(training)
     return str(tokenizer.decode(written[0, ids.shape[1]:], skip_special_tokens=True))
-
-
-def _padding(model: PreTrainedModel) -> int:
-    """Return a padding token, which one row does not need and generation asks for."""
-    end = model.generation_config.eos_token_id
-    return end if isinstance(end, int) else 0

@@ -48,10 +48,9 @@ class Finetuner:
         model: a model whose attention is already swapped; trained in place.
         mixture: the training data.
         config: hyperparameters.
-        folder: folder for `log.jsonl`, `state/` and `model/`; None writes nothing.
+        folder: for `log.jsonl`, `state/` and `model/`; None writes nothing.
         tokenizer: saved beside the model.
-        context_parallel: processes that share each text, a divisor of their number; 1 for whole
-            texts in each.
+        context_parallel: processes that share each text, a divisor of their number.
     """
 
     def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig,
@@ -63,7 +62,7 @@ class Finetuner:
         self.step = 0
         # readers have texts of their own
         context, self.reader, self.readers = context_groups(context_parallel)
-        self.parts = config.accumulation * self.readers
+        self.parts = config.accumulation * self.readers  # of a step's batch
         if mixture.rows < self.parts:
             raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for "
                              f"each of {config.accumulation} micro-step(s) in {self.readers} "
@@ -89,37 +88,32 @@ class Finetuner:
             return "float32"
         batch = [tensor[::self.parts].to(self.accelerator.device)
                  for tensor in self.mixture.batch(0)]
-        return "bf16" if self._anywhere(faster_precision(model.train(),
-                                                         *batch) == "bf16") else "float32"
+        faster = faster_precision(model.train(), *batch)
+        return "bf16" if self._anywhere(faster == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
-        """Accumulate the gradient of this micro-step's rows.
-
-        Return their part of the text and question loss, (2,).
-        """
-        accelerator, text_rows = self.accelerator, self.mixture.text_rows
+        """Accumulate this micro-step's gradient; return its text and question loss, (2,)."""
+        accelerator, device = self.accelerator, input_ids.device
+        rows, text_rows = len(input_ids), self.mixture.text_rows
         mine = slice(micro * self.readers + self.reader, None, self.parts)
-        ids, spread = input_ids[mine], context_of(accelerator.unwrap_model(self.model)) is not None
+        ids, model = input_ids[mine], accelerator.unwrap_model(self.model)
         given: dict[str, Any] = {"input_ids": ids, "use_cache": False}
-        if spread:
-            given = local_inputs(accelerator.unwrap_model(self.model), ids)
+        if context_of(model) is not None:
+            given = local_inputs(model, ids)
         # the mean over each kind is taken over the whole batch, across micro-steps and processes
-        kind = (torch.arange(len(input_ids), device=input_ids.device)
-                >= text_rows).long()  # (rows,): 0 text
-        marked = torch.zeros(2, device=input_ids.device).index_add(0, kind,
-                                                                   known[:, 1:].sum(dim=1).float())
-        share = torch.tensor([text_rows, len(input_ids) - text_rows],
-                             device=input_ids.device) / len(input_ids)
+        kind = (torch.arange(rows, device=device) >= text_rows).long()  # (rows,): 0 text
+        marked = torch.zeros(2, device=device).index_add(0, kind, known[:, 1:].sum(dim=1).float())
+        share = torch.tensor([text_rows, rows - text_rows], device=device) / rows
         last = micro == self.config.accumulation - 1
         with nullcontext() if last else accelerator.no_sync(self.model):
-            with autocast(self.precision, input_ids.device):
+            with autocast(self.precision, device):
                 logits = self.model(**given).logits
-            positions = given["position_ids"][0] if spread else None
-            losses = row_losses(logits, ids, known[mine],
-                                positions) / marked.clamp(min=1)[kind[mine]]
+            positions = given["position_ids"][0] if "position_ids" in given else None
+            losses = row_losses(logits, ids, known[mine], positions)
+            losses = losses / marked.clamp(min=1)[kind[mine]]
             # processes average their gradients
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
-        return torch.zeros(2, device=losses.device).index_add(0, kind[mine], losses.detach())
+        return torch.zeros(2, device=device).index_add(0, kind[mine], losses.detach())
 
     def _step(self) -> dict[str, float | None]:
         config, rate, mixture = self.config, self.config.rate(self.step), self.mixture
@@ -181,8 +175,8 @@ class Finetuner:
         """Return whether the flag is set in any process: all must stop at the same step."""
         if self.accelerator.num_processes == 1:
             return flag
-        return bool(self.accelerator.reduce(torch.tensor(float(flag),
-                                                         device=self.accelerator.device)) > 0)
+        set_here = torch.tensor(float(flag), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(set_here) > 0)
 
     def _log(self, record: dict[str, Any]) -> None:
         if self.folder is not None and self.accelerator.is_main_process:
@@ -218,11 +212,7 @@ class Finetuner:
         return json.loads(json.dumps(identity))
 
     def resume(self) -> int:
-        """Load the state from the run's folder; return its step.
-
-        Raises:
-            ValueError: if there is no state, or it belongs to another configuration.
-        """
+        """Load the state from the run's folder, unless it is another run's, and return its step."""
         state = self.folder / "state" if self.folder is not None else None
         if state is not None and self.accelerator.is_main_process:
             put_back(state)
@@ -253,5 +243,5 @@ class Finetuner:
 
 def _rising(losses: list[float]) -> bool:
     """Return whether the text loss of the last steps exceeds that of the first by `RISE`."""
-    return len(losses) >= 2 * WATCHED and sum(losses[-WATCHED:]) - sum(
-        losses[:WATCHED]) > RISE * WATCHED
+    rise = sum(losses[-WATCHED:]) - sum(losses[:WATCHED])
+    return len(losses) >= 2 * WATCHED and rise > RISE * WATCHED

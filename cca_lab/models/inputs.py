@@ -41,14 +41,9 @@ def check_length(model: PreTrainedModel, name: str, length: int) -> None:
 
 def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int,
                   embeds: Tensor | None, positions: Tensor | None, mask: Tensor | None) -> None:
-    """Check the arguments of a model's forward that are given.
+    """Check the arguments of a forward that are given, `past` tokens being in the cache.
 
-    Args:
-        input_ids: (B, T) token ids.
-        past: tokens in the cache.
-        embeds: (B, T, width) embeddings, in place of ids.
-        positions: (1 or B, T) position ids.
-        mask: (B, past + T); OPT computes its positions from it.
+    Token ids (B, T) or embeddings (B, T, width), position ids (1 or B, T), a mask (B, past + T).
     """
     if input_ids is not None:
         check_token_ids(model, "input_ids", input_ids)
@@ -59,22 +54,15 @@ def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int
     if positions is not None:
         check_tensors(position_ids=positions)
         length = int(positions.max()) + 1
-    elif mask is not None and model.config.model_type == "opt":
+    elif mask is not None and model.config.model_type == "opt":  # computes positions from it
         length = int(mask.sum(dim=-1).max())
     check_length(model, "input_ids" if embeds is None else "inputs_embeds", length)
 
 
 def left_padding(mask: Tensor) -> Tensor:
-    """Count the padding tokens before the first real token of each row.
+    """Count the padding before the first real token of each row, (B,); 0 for a row without any.
 
-    Args:
-        mask: (B, L), nonzero at real tokens; padding may stand before and after them.
-
-    Returns:
-        (B,) int64; 0 for a row without any real token.
-
-    Raises:
-        ValueError: if padding stands between real tokens.
+    Padding, the zeros of the mask (B, L), may stand before and after the real tokens.
     """
     real = mask.bool()
     first = real.int().argmax(dim=-1)  # (B,), 0 where no token is real
@@ -89,12 +77,7 @@ def left_padding(mask: Tensor) -> Tensor:
 
 
 def roll_rows(x: Tensor, offset: Tensor, dim: int) -> Tensor:
-    """Roll each batch row of x to the left by its own offset, cyclically along `dim`.
-
-    Args:
-        x: (B, ...) with L entries along `dim`.
-        offset: (B,) int64; a negative offset rolls to the right.
-    """
+    """Roll each row of x (B, ...) to the left along `dim`, cyclically, by its offset of (B,)."""
     length = x.shape[dim]
     index = (torch.arange(length, device=x.device) + offset[:, None]) % length  # (B, L)
     shape = [1] * x.ndim
@@ -103,12 +86,9 @@ def roll_rows(x: Tensor, offset: Tensor, dim: int) -> Tensor:
 
 
 def check_positions(position_ids: Tensor | None, mask: Tensor | None, past: int = 0) -> None:
-    """Raise ValueError for packed sequences: positions must rise by one along real tokens.
+    """Raise ValueError for packed sequences: positions (1 or B, L) must rise by one.
 
-    Args:
-        position_ids: (1 or B, L) or None.
-        mask: (B, past + L), nonzero at real tokens, or None if all are.
-        past: tokens in the cache.
+    The mask (B, past + L) is nonzero at real tokens, None if all are; `past` are in the cache.
     """
     if position_ids is None or position_ids.shape[-1] < 2:
         return

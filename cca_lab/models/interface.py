@@ -1,9 +1,8 @@
 """What transformers calls while a mechanism is active: attention, mask function and hooks.
 
-All mechanisms share the registered name; which one runs, and with which options, is
-read from the model's config, so models with different choices can coexist.
-transformers passes an attention function neither the cache nor the cos/sin tables nor
-the request for attention maps; the hooks add these as keyword arguments.
+All mechanisms share the registered name; which one runs, and with which options, stands in the
+model's config. transformers passes an attention function neither the cache nor the cos/sin tables
+nor the request for attention maps; the hooks add these as keyword arguments.
 """
 
 from collections.abc import Callable
@@ -48,14 +47,11 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
                       scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
 
-    In a compiled model this function runs uncompiled between the graphs.
-
     Args:
         query: (B, H, T, D).
         key, value: (B, Hk, N, D), already rotated, already passed through the cache.
         attention_mask: (B, tokens), what `padding_mask` returned.
-        dropout: 0. It and `scaling` are in the order of transformers' sdpa, since some callers pass
-            them by position.
+        dropout: 0; some callers pass it and `scaling` by position.
         scaling: factor of the logits, used as given: OPT scales its queries itself and passes 1.
 
     Returns:
@@ -73,8 +69,8 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     # autocast leaves rotated q and k in float32
     query, key = query.to(value.dtype), key.to(value.dtype)
-    mechanism, rotation, cache = mechanism_named_in(module.config), kwargs.get(ROTATION), kwargs[
-        CACHE]
+    mechanism, cache = mechanism_named_in(module.config), kwargs[CACHE]
+    rotation, maps = kwargs.get(ROTATION), kwargs.get(MAPS, False)
     cached = isinstance(cache, MechanismCache)
     if query.shape[2] != key.shape[2]:
         raise ValueError(_wrong_cache(cache, mechanism.name))
@@ -82,10 +78,10 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
     _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
     if (context := kwargs.get(CONTEXT)) is not None:
         return _attend_spread(context, mechanism, query, key, value, attention_mask, scaling,
-                              rotation, whole=cached or kwargs.get(MAPS, False))
+                              rotation, whole=cached or maps)
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
-    inputs, maps = (query, key, value, attention_mask, scaling, rotation), kwargs.get(MAPS, False)
+    inputs = (query, key, value, attention_mask, scaling, rotation)
     if cached:
         return _attend_cached(cache, module.layer_idx, mechanism, *inputs, maps=maps)
     return _attend_whole(mechanism, getattr(module, MODULE, None), *inputs, maps=maps)
@@ -99,10 +95,10 @@ def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
 
 
 def _wrong_cache(cache: object, name: str) -> str:
-    own = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
+    right = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
     return (f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} "
             "attention (generate() makes one by itself, and with guidance_scale one more for its "
-            f"second text, whatever is passed); pass {own}use_cache=False to recompute, which "
+            f"second text, whatever is passed); pass {right}use_cache=False to recompute, which "
             "guidance_scale needs")
 
 
@@ -163,16 +159,16 @@ def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor,
                  rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, Tensor | None]:
     """Attend in each row without its padding, for mechanisms that choose among all tokens."""
     outputs, maps_of_rows = [], []
-    for row, (start, count) in enumerate(zip(first.tolist(), mask.bool().sum(dim=-1).tolist(),
-                                             strict=True)):
-        own = slice(row, row + 1), slice(None), slice(start, start + count)
+    counts = mask.bool().sum(dim=-1).tolist()
+    for row, (start, count) in enumerate(zip(first.tolist(), counts, strict=True)):
+        real = slice(row, row + 1), slice(None), slice(start, start + count)
         around = start, mask.shape[1] - start - count
         if count == 0:
-            outputs.append(torch.zeros_like(query[own[0]]))
+            outputs.append(torch.zeros_like(query[real[0]]))
             maps_of_rows.append(query.new_zeros(1, query.shape[1], mask.shape[1], mask.shape[1]))
             continue
-        tables = rotation and of_rows(rotation, own[0], own[2])
-        output, weights = _attend(mechanism, trained, query[own], key[own], value[own], scale,
+        tables = rotation and of_rows(rotation, real[0], real[2])
+        output, weights = _attend(mechanism, trained, query[real], key[real], value[real], scale,
                                   tables, maps)
         outputs.append(F.pad(output, (0, 0, *around)))
         if weights is not None:
@@ -183,10 +179,7 @@ def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor,
 def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor,
             value: Tensor, scale: float, rotation: Rotation | None,
             maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Call the mechanism.
-
-    Output (B, H, L, D), and the effective attention (B, H, L, L) if asked for.
-    """
+    """Return the mechanism's output (B, H, L, D), and its effective attention if asked for."""
     output = mechanism.attention(query, key, value, scale=scale, rotation=rotation, module=trained)
     if not maps:
         return output, None
@@ -197,10 +190,7 @@ def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key:
 
 def padding_mask(*, attention_mask: Tensor | None = None,
                  mask_function: Callable[..., Any] | None = None, **kwargs: Any) -> Tensor | None:
-    """Return the (B, tokens) padding mask unchanged.
-
-    Transformers' own masks would take O(L^2) memory.
-    """
+    """Return the (B, tokens) padding mask; transformers' own masks would take O(L^2) memory."""
     # under torch.compile transformers always adds its packed-sequence mask; check_positions covers
     # that case
     if mask_function is not causal_mask_function and not torch.compiler.is_compiling():
@@ -211,10 +201,7 @@ def padding_mask(*, attention_mask: Tensor | None = None,
 
 
 def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Before a model's forward: reject an unsuitable cache or mask.
-
-    Pass on the request for attention maps.
-    """
+    """Before a model's forward: reject a wrong cache or mask, pass on the request for maps."""
     mechanism = mechanism_in(module.config)
     if mechanism.name == "full":
         return args, kwargs
@@ -236,25 +223,19 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Before the forward of the swapped model.
-
-    Reject invalid inputs, for which torch's own errors would be unclear.
-    """
+    """Before the swapped model's forward: reject inputs for which torch's errors are unclear."""
     if torch.compiler.is_compiling():
         return
     cache = kwargs.get("past_key_values")
-    check_forward(module, kwargs.get("input_ids",
-                                     args[0] if args else None), embeds=kwargs.get("inputs_embeds"),
+    check_forward(module, kwargs.get("input_ids", args[0] if args else None),
                   past=cache.get_seq_length() if isinstance(cache, MechanismCache) else 0,
-                  positions=kwargs.get("position_ids"), mask=kwargs.get("attention_mask"))
+                  embeds=kwargs.get("inputs_embeds"), positions=kwargs.get("position_ids"),
+                  mask=kwargs.get("attention_mask"))
 
 
-def attention_hook(module: AttentionLayer, args: tuple[Any, ...], kwargs: dict[str,
-                                                                               Any]) -> Arguments:
-    """Before an attention layer's forward.
-
-    Pass on the cache, marked as expecting a read, and the cos/sin tables.
-    """
+def attention_hook(module: AttentionLayer, args: tuple[Any, ...],
+                   kwargs: dict[str, Any]) -> Arguments:
+    """Before an attention layer's forward: pass on cache (it expects a read now) and tables."""
     kwargs[CACHE] = cache = kwargs.get("past_key_values")
     if isinstance(cache, MechanismCache):
         cache.layers[module.layer_idx].expected = True

@@ -36,11 +36,9 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
               heads: int = 4, end_of_text: int = 0) -> PreTrainedModel:
     """Build an untrained GPT-2 or OPT whose position embeddings start as sinusoids.
 
-    With the usual random initialisation a model this small does not learn
-    induction within millions of tokens; if neighbouring positions start with
-    similar embeddings, it does. They are trained like any other weight. The GPT-2
-    uses OPT's activation (ReLU) and initialisation too, so that the two families
-    differ in their code but not in what they learn.
+    With the usual random initialisation a model this small does not learn induction within millions
+    of tokens; if neighbouring positions start with similar embeddings, it does. The GPT-2 uses
+    OPT's activation (ReLU) and initialisation, so that the two families learn the same.
 
     Args:
         family: "gpt2" or "opt".
@@ -50,9 +48,6 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
         layers: number of blocks.
         heads: query heads per block.
         end_of_text: id of the end-of-text token, used as bos, eos and pad.
-
-    Raises:
-        ValueError: for another family, or if the heads do not divide the width.
     """
     if width % heads:
         raise ValueError(f"heads: {heads} does not divide the width {width}; choose a divisor")
@@ -86,12 +81,9 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
 
 def train_tokenizer(corpus: Corpus, vocabulary: int = 2048,
                     seed: int = 0) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer on the training side of a corpus and on task text.
+    """Train a byte-level BPE tokenizer on a corpus's training documents and on task text.
 
-    Args:
-        corpus: only its training documents are used.
-        vocabulary: number of tokens, including the 256 bytes and the end-of-text token.
-        seed: seed of the task text.
+    The vocabulary includes the 256 bytes and the end-of-text token.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

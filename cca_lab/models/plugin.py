@@ -1,7 +1,6 @@
 """Swap a transformers model's attention for one of the lab's, restore it, and read its maps."""
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,17 +36,15 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
                    context_parallel: ProcessGroup | None = None, **options: Any) -> PreTrainedModel:
     """Make a model attend with a mechanism of the lab, in place.
 
-    Padding to the left or right of the text is supported: groups begin at the first
-    real token of each row. Generation needs the mechanism's cache, for CCA
-    `generate(..., past_key_values=CCACache(model))`. `output_attentions=True` returns
-    the effective attention (B, H, L, L) of each layer, without gradient. The cos/sin
-    tables and the scale of the logits are the model's own. Attention dropout is not
-    supported: see `disable_attention_dropout`.
+    Padding to the left or right of the text is supported: groups begin at the first real token of
+    each row. Generation needs the mechanism's cache, for CCA
+    `generate(..., past_key_values=CCACache(model))`. `output_attentions=True` returns the effective
+    attention (B, H, L, L) of each layer, without gradient. The cos/sin tables and the scale of the
+    logits are the model's own. Attention dropout is not supported: see `disable_attention_dropout`.
 
-    A mechanism with weights of its own gets a new module in each attention layer, in the
-    layer's dtype and on its device, initialised at random (`torch.manual_seed`).
-    Existing modules keep their weights if they have the shapes that the options
-    ask for; `restore_attention` removes them.
+    A mechanism with weights gets a new module in each attention layer, in the layer's dtype and on
+    its device, initialised at random (`torch.manual_seed`). Modules that are there keep their
+    weights if they have the shapes that the options ask for; `restore_attention` removes them.
 
     Args:
         model: a GPT-2, OPT, Llama or Qwen2 model of transformers.
@@ -82,10 +79,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
 
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
-    """Restore the attention that a model had before `swap_attention`.
-
-    Without effect if it was not swapped.
-    """
+    """Restore the attention that a model had before `swap_attention`, if it was swapped."""
     check_model(model)
     swap: Swap | None = getattr(model, STATE, None)
     if swap is not None:
@@ -101,10 +95,7 @@ def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def attach_modules(model: PreTrainedModel, mechanism: Mechanism) -> None:
-    """Add a mechanism's trainable module to each attention layer.
-
-    Remove the module of any other mechanism.
-    """
+    """Add a mechanism's trainable module to each attention layer, in place of any other's."""
     for layer in attention_modules(model):
         old, new = getattr(layer, MODULE, None), mechanism.new_module(model.config)
         if old is not None and new is not None and shapes(old) == shapes(new):
@@ -135,21 +126,17 @@ def attention_of(model: PreTrainedModel) -> Mechanism:
 
 @contextmanager
 def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[None]:
-    """Change the group size of a model's attention, if it has one, within the context.
-
-    Args:
-        model: its group size is restored at the end.
-        size: maps the model's own group size to the temporary one.
-    """
+    """Map the group size of a model's attention, if it has one, to another within the context."""
     choice = getattr(model.config, CHOICE, {})
-    own = choice.get("group")
+    before = choice.get("group")
+    if before is None:
+        yield
+        return
     try:
-        if own is not None:
-            choice["group"] = size(own)
+        choice["group"] = size(before)
         yield
     finally:
-        if own is not None:
-            choice["group"] = own
+        choice["group"] = before
 
 
 def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
@@ -203,71 +190,46 @@ def check_family(model: PreTrainedModel) -> None:
 
 def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     """Return the self-attention layers of a model."""
-    return [m for m in model.modules() if hasattr(m, "layer_idx")
-            and type(m).__name__.endswith("Attention")]
+    return [module for module in model.modules()
+            if hasattr(module, "layer_idx") and type(module).__name__.endswith("Attention")]
 
 
 def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, Callable[..., Any]]]:
-    models = [(module, model_hook)
-              for module in model.modules() if isinstance(module, PreTrainedModel)]
-    return [*models,
-            (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    return [*((module, model_hook) for module in models), (model, input_hook),
+            *((module, attention_hook) for module in attention_modules(model))]
 
 
 def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a mechanism after checking that it takes them.
-
-    Args:
-        name: the mechanism's name.
-        options: JSON values by name.
-
-    Raises:
-        ValueError: for an unknown mechanism or option, or a value of the wrong type or out of
-            range.
-    """
+    """Return a mechanism's options, JSON values by name, after checking that it takes them."""
     mechanism = class_of(name, "attention")
     types = {option: get_type_hints(mechanism)[option] for option in mechanism.option_names()}
     for option, value in options.items():
-        wanted = types.get(option, Any)
-        if not _fits(value, wanted):
-            raise ValueError(f"{option}: got {value!r}, wanted {_type_names(wanted)}")
+        wanted = types.get(option, object)  # `checked_choice` reports an unknown option
+        kinds = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+        if not any(_is(value, get_origin(kind) or kind) for kind in kinds):
+            words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}",
+                     float: "a number", str: "text", type(None): "null"}
+            told = " or ".join(words.get(kind, "a list") for kind in kinds)
+            raise ValueError(f"{option}: got {value!r}, wanted {told}")
     checked_choice(name, options)
     return options
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    if wanted is Any:
-        return True  # an unknown option, which `checked_choice` reports
-    return any(_is(value, get_origin(kind) or kind) for kind in _kinds(wanted))
-
-
 def _is(value: Any, kind: type) -> bool:
     if isinstance(value, bool):
-        return kind is bool
-    if kind is int:
-        return isinstance(value, int) and abs(value) <= LARGEST_WRITTEN
-    if kind is float:
-        return isinstance(value,
-                          int | float) and abs(value) <= LARGEST_WRITTEN and math.isfinite(value)
+        return kind in (bool, object)
+    if kind in (int, float):  # NaN is not within any limit
+        return isinstance(value, (int, kind)) and abs(value) <= LARGEST_WRITTEN
     return isinstance(value, kind)
-
-
-def _kinds(wanted: Any) -> tuple[Any, ...]:
-    return get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
-
-
-def _type_names(wanted: Any) -> str:
-    words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}",
-             float: "a number", str: "text", type(None): "null"}
-    return " or ".join(words.get(kind, "a list") for kind in _kinds(wanted))
 
 
 def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     """Return how strongly each token attends to each earlier one, in every layer and head.
 
-    With full attention these are the softmax weights; with a mechanism that pools,
-    the effective attention E = A P, in which the weight of a pooled token is distributed
-    over its members. Every row sums to 1. Needs O(layers H L^2) memory.
+    With full attention these are the softmax weights; with a mechanism that pools, the effective
+    attention E = A P, in which the weight of a pooled token is distributed over its members. Every
+    row sums to 1. Needs O(layers H L^2) memory.
 
     Args:
         model: a causal language model; its attention implementation is restored afterwards.

@@ -1,15 +1,13 @@
 """Pretraining of the base models by a curriculum: copying, retrieval, text with retrieval.
 
-A tiny model learns to retrieve abruptly. The order that leads to this is:
-copying random tokens over a very short context (induction, which is learned
-sooner if fewer tokens compete), then questions over longer and longer contexts;
-real text is part of every stage and dominates the last one. A stage ends when the
-model has mastered it or when its budget of tokens is used up.
+A tiny model learns to retrieve abruptly, in this order: copying random tokens over a very short
+context (induction is learned sooner if fewer tokens compete), then questions over longer and longer
+contexts; real text is part of every stage and dominates the last one. A stage ends when the model
+has mastered it or its budget of tokens is used up.
 
-Such a model learns each position separately. Therefore a short sequence gets random
-positions within the context, and in the last stage, whose sequences fill it, documents
-and questions are mixed and begin at random after some text: a model trained only on
-contexts that end in questions never finds what stands in the last quarter.
+Such a model learns each position separately: a short sequence gets random positions within the
+context, and in the last stage documents and questions are mixed and begin at random after some
+text. Trained only on contexts that end in questions, it never finds what is in the last quarter.
 """
 
 import time
@@ -67,11 +65,7 @@ class Recipe:
 def curriculum(context: int, tokens: float, text_only: bool = False) -> list[Stage]:
     """Return the stages for a context and a budget of tokens; the last stage uses all that is left.
 
-    Args:
-        context: the longest sequence the model reads, in tokens.
-        tokens: budget of training tokens.
-        text_only: one stage whose loss is that of text alone, to measure what the questions cost a
-            model.
+    `text_only` is one stage whose loss is that of text alone, to measure what the questions cost.
     """
     if text_only:
         return [Stage("interleaved", context, 1.0, tokens)]
@@ -91,14 +85,9 @@ def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[
 
 def copy_batch(rows: int, length: int, vocabulary: int,
                generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw random tokens that repeat with a different period in each row.
+    """Draw ids (B, L) that repeat with a period of each row, and a mask of what can be predicted.
 
-    The period differs between rows, so that only the content determines where to
-    copy from: with one fixed period a model learns to attend a fixed distance back,
-    which answers no question.
-
-    Returns:
-        input_ids (B, L), and a mask (B, L), true from each row's second repetition on.
+    With one fixed period a model learns to attend a fixed distance back, which answers no question.
     """
     period = torch.randint(length // 8, length // 2 + 1, (rows, 1), generator=generator)
     column = torch.arange(length).expand(rows, -1)
@@ -111,8 +100,8 @@ def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor,
                  places: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return cross entropy and correctness of the marked tokens, (n,) each.
 
-    Only the marked tokens pass through the output matrix, which is a third of the
-    computation of a small model. `places` (B, L) are the positions, by default 0, 1, ...
+    Only they pass through the output matrix, a third of a small model's computation. `places`
+    (B, L) are the positions, by default 0, 1, ...
     """
     hidden = model.base_model(input_ids=input_ids, position_ids=places,
                               use_cache=False).last_hidden_state
@@ -138,15 +127,7 @@ def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> 
 
 
 class Pretrainer:
-    """Runs a curriculum; yields a progress record after each step.
-
-    Args:
-        model: the model to train, in place.
-        tokenizer: the model's tokenizer.
-        corpus: real text.
-        recipe: hyperparameters.
-        seed: seed of every random draw.
-    """
+    """Trains a model in place by a curriculum; `seed` is that of every random draw."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
                  recipe: Recipe, seed: int = 0) -> None:
@@ -169,8 +150,8 @@ class Pretrainer:
         before = int(torch.randint(most, (), generator=self.generator))  # tokens of text before it
         task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
         text = self.sample_text(rows, before)
-        return torch.cat([text, task],
-                         dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
+        unknown = torch.zeros_like(text, dtype=torch.bool)
+        return torch.cat([text, task], dim=1), torch.cat([unknown, known], dim=1)
 
     def _places(self, rows: int, length: int) -> Tensor:
         """Return random positions of each sequence within the context, (rows, length)."""
@@ -217,8 +198,8 @@ class Pretrainer:
             budget = tokens - begin if left == 0 else min(stage.tokens, tokens - begin)
             while self.tokens - begin < budget and running < stage.until:
                 # groups start small: full size in the last stage, half of it in the one before, ...
-                def size(own: int, left: int = left) -> int:
-                    return max(1, own >> left)
+                def size(full: int, left: int = left) -> int:
+                    return max(1, full >> left)
 
                 with group_size(self.model, size):
                     record = self._step(stage, (self.tokens - begin) / budget)

@@ -1,7 +1,4 @@
-"""What a training run needs.
-
-Optimizers, which weights are trained, the precision, Ctrl-C and the folder of a run.
-"""
+"""What a training run needs: optimizers, trained weights, precision, Ctrl-C and its folder."""
 
 import json
 import shutil
@@ -34,8 +31,7 @@ def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
     """Return the optimizers for a model's trainable parameters; an empty list if there are none.
 
     Args:
-        model: its parameters with `requires_grad` are trained; weight decay is for those of two
-            dimensions or more.
+        model: weight decay is for its parameters of two dimensions or more.
         muon: use Muon for the matrices of the blocks; the embeddings stay with AdamW.
         learning_rate, weight_decay: for both optimizers.
         betas, fused: options of AdamW.
@@ -44,28 +40,24 @@ def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = {id(p) for _, p in block_matrices(model) if p.requires_grad} if muon else set()
     rest = [p for p in trained if id(p) not in matrices]
-    groups: list[dict[str,
-                      Any]] = [{"params": [p for p in rest if p.ndim >= 2]},
-                               {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [{"params": [p for p in rest if p.ndim >= 2]},
+                                    {"params": [p for p in rest if p.ndim < 2],
+                                     "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
-    found: list[torch.optim.Optimizer] = []
+    optimizers: list[torch.optim.Optimizer] = []
     if matrices:
-        found.append(MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common))
+        optimizers.append(MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common))
     if groups:
-        found.append(torch.optim.AdamW(groups, betas=betas, fused=fused, **common))
-    return found
+        optimizers.append(torch.optim.AdamW(groups, betas=betas, fused=fused, **common))
+    return optimizers
 
 
 class MatrixMuon(torch.optim.Muon):
     """Muon that treats GPT-2's fused c_attn as three separate matrices.
 
-    Muon orthogonalises the update of a matrix as a whole. If W^Q, W^K and W^V are
-    updated together, the update of W^V dominates the other two, and the model does
-    not learn to match queries with keys; if each is updated separately, it does.
-
-    Args:
-        model: the model whose matrices, except the embeddings, are updated.
-        options: options of `torch.optim.Muon`.
+    Muon orthogonalises the update of a matrix as a whole. If W^Q, W^K and W^V are updated together,
+    the update of W^V dominates the other two, and the model does not learn to match queries with
+    keys; if each is updated separately, it does.
     """
 
     def __init__(self, model: PreTrainedModel, **options: Any) -> None:
@@ -96,21 +88,16 @@ class MatrixMuon(torch.optim.Muon):
 
 def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
     """Return name and weight of every matrix except the embeddings."""
-    embeddings = {id(module.weight)
-                  for module in model.modules() if isinstance(module, nn.Embedding)}
-    return [(name, p)
-            for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]
+    embeddings = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
+    return [(name, p) for name, p in model.named_parameters()
+            if p.ndim == 2 and id(p) not in embeddings]
 
 
 def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
     """Freeze the weights that the strategy does not train; return the names of those it trains.
 
-    "qkv" trains the three projection matrices and not their biases. In GPT-2 the
-    three are the columns of one matrix, which holds nothing else. "compressor"
-    trains the module that the mechanism added to each layer, and nothing of the model.
-
-    Raises:
-        ValueError: for "compressor" if the mechanism added no module.
+    "qkv" trains the three projection matrices and not their biases; in GPT-2 they are the columns
+    of one matrix. "compressor" trains the module that the mechanism added to each layer alone.
     """
     def wanted(name: str) -> bool:
         if strategy == "qkv":
@@ -141,22 +128,19 @@ def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor,
         known: which tokens are predicted and counted, (rows, L).
         positions: int64 (T,); None means that there are logits for all tokens.
     """
-    following, marked = F.pad(input_ids[:, 1:], (0, 1)), F.pad(known[:, 1:],
-                                                               (0, 1))  # of the token after each
+    # of the token after each
+    following, marked = (F.pad(each[:, 1:], (0, 1)) for each in (input_ids, known))
     if positions is not None:
         following, marked = following[:, positions], marked[:, positions]
     row, column = marked.nonzero(as_tuple=True)  # (n,) each
     # one row of logits per marked token; the others are not copied
-    own = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
-    losses = F.cross_entropy(own, following[row, column], reduction="none")
+    picked = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
+    losses = F.cross_entropy(picked, following[row, column], reduction="none")
     return losses.new_zeros(len(input_ids)).index_add(0, row, losses)
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context for the model's forward.
-
-    Weights, gradients and optimizer states stay float32.
-    """
+    """Return the context for the forward; weights, gradients and optimizer states stay float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
@@ -172,18 +156,13 @@ def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
 
     A GPU with bf16 uses it without a trial. On a CPU with AMX both are timed, since the operations
     around the matrix products may be slower in bf16; weights and random states do not change.
-
-    Args:
-        model: the model to train; its gradients are discarded.
-        input_ids, known: (rows, length), a step's batch.
     """
     device = input_ids.device
     if not matrix_units(device):
         return "float32"
     if device.type == "cuda":
         return "bf16"
-    bf16, float32 = (_seconds(model, input_ids, known, precision)
-                     for precision in ("bf16", "float32"))
+    bf16, float32 = (_seconds(model, input_ids, known, name) for name in ("bf16", "float32"))
     return "bf16" if bf16 < PAYS * float32 else "float32"
 
 
@@ -225,21 +204,21 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def replace_folder(new: Path, place: Path) -> None:
-    """Replace the folder `place` by `new`; at every moment one of the two exists."""
-    old = place.with_name(place.name + ".old")
+def replace_folder(new: Path, folder: Path) -> None:
+    """Replace a folder by `new`; at every moment one of the two exists."""
+    old = folder.with_name(folder.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def put_back(place: Path) -> None:
+def put_back(folder: Path) -> None:
     """Undo the first half of a `replace_folder` that was interrupted."""
-    old = place.with_name(place.name + ".old")
-    if old.exists() and not place.exists():
-        old.rename(place)
+    old = folder.with_name(folder.name + ".old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
 
 
 def append_log(folder: Path, record: dict[str, Any]) -> None:
@@ -250,11 +229,7 @@ def append_log(folder: Path, record: dict[str, Any]) -> None:
 
 
 def read_log(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run's `log.jsonl`, without a last line that was cut off.
-
-    Raises:
-        ValueError: for a line before the last that is no record.
-    """
+    """Yield the records of a run's `log.jsonl`, without a last line that was cut off."""
     path = Path(folder) / "log.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, start=1):

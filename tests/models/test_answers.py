@@ -15,10 +15,10 @@ from cca_lab.models.evaluate import (
     Answer,
     Answers,
     answer_examples,
-    answer_task,
     contained,
     continuation,
     share_right,
+    task_examples,
 )
 from cca_lab.tasks.examples import Example, answer_room, prompt_ids
 from cca_lab.tasks.own import own_questions
@@ -30,6 +30,10 @@ PROMPT = ("Return the number of items in the list.\n    A map drawn by Marta Kel
 MECHANISMS = {"full": {}, "cca": {"group": 4, "window": 8}, "dga": {"group": 4},
               "streaming_llm": {"recent": 12}, "longlora": {"group": 16},
               "a_shape": {"sinks": 4, "window": 16}}
+
+
+def answer_task(model, tokenizer, task, **given):
+    return answer_examples(model, tokenizer, task_examples(model, tokenizer, task, **given))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.cli import packaged as command
+from cca_lab.cli import lab as command
 from cca_lab.files import digest
 from cca_lab.models import attention_of, load_pretrained, packaged, swap_attention
 from tests.models.tiny import logits
