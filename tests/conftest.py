@@ -1,7 +1,4 @@
-"""Settings of the whole suite.
-
-They stand before any import of torch, transformers or matplotlib.
-"""
+"""Settings of the whole suite, which stand before any import of torch or transformers."""
 
 import os
 from pathlib import Path
@@ -41,10 +38,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in `SLOW`, and let the longest begin.
-
-    At the end a worker would run them alone.
-    """
+    """Mark what stands in `SLOW`; the longest begin, or one worker runs them alone at the end."""
     slow = [Path(__file__).parent / name for name in SLOW]
     for item in items:
         if any(item.path.is_relative_to(place) for place in slow):

@@ -90,17 +90,14 @@ def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
     breaks += _table_of_answers(notebook)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            if "image/png" in output.get("data", {}) and not output.metadata.get("image/png",
-                                                                                 {}).get("alt"):
+            alt = output.get("metadata", {}).get("image/png", {}).get("alt")
+            if "image/png" in output.get("data", {}) and not alt:
                 breaks.append("a picture without alt text")
     return breaks
 
 
 def _table_of_answers(notebook: NotebookNode) -> list[str]:
-    """List what is wrong with the tag of the table at the end.
-
-    It repeats answers, so it is as loose as the loosest.
-    """
+    """List what is wrong with the tag of the last table: as loose as the loosest of the answers."""
     tags = {call: {tag for cell in notebook.cells if cell.cell_type == "code"
                    and call in cell.source for tag in cell.metadata.get("tags", [])}
             for call in ("reveal(", "my_work()")}

@@ -1,7 +1,4 @@
-"""Hypothesis strategies that make awkward attention inputs.
-
-Ragged intervals, grouped heads, odd strides.
-"""
+"""Hypothesis strategies of awkward attention inputs: ragged intervals, grouped heads, strides."""
 
 from dataclasses import dataclass
 
@@ -12,10 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs of one interval attention.
-
-    Q (B, H, L, D), k, v (B, Hk, N, D), intervals (b, h, L, n, 2).
-    """
+    """Inputs of one call: q (B, H, L, D), k and v (B, Hk, N, D), intervals (b, h, L, n, 2)."""
 
     q: Tensor
     k: Tensor
@@ -58,10 +52,7 @@ def laid_out(shape: tuple[int, ...], layout: str, generator: torch.Generator) ->
 
 
 def random_table(rows: int, columns: int, intervals: int, generator: torch.Generator) -> Tensor:
-    """Random valid intervals (L, n, 2).
-
-    Sorting along rows and then within each row keeps both orders.
-    """
+    """Random valid intervals (L, n, 2); sorting along rows, then in each row, keeps both orders."""
     points = torch.randint(0, columns, (rows, 2 * intervals), generator=generator)
     points = points.sort(dim=0).values.sort(dim=1).values
     points[:, -1] += 1  # so that no row is empty

@@ -1,7 +1,4 @@
-"""Binder and Colab: what each would install, as far as it can be seen without a network.
-
-The scripts run with a python that only notes how it is called.
-"""
+"""Binder and Colab: what each would install; the scripts' python only notes how it is called."""
 
 import json
 import os
@@ -32,13 +29,7 @@ NOTES = '#!/bin/sh\npwd > "$NOTES"\nfor word in "$@"; do echo "$word" >> "$NOTES
 
 @dataclass(frozen=True)
 class Call:
-    """How a script called pip.
-
-    Attributes:
-        folder: in which it did.
-        words: the arguments.
-        pins: the versions that the file named after -c allows, by package.
-    """
+    """How a script called pip: in which folder, and with which pins in the file after -c."""
 
     folder: Path
     words: list[str]
@@ -47,9 +38,9 @@ class Call:
 
 def pins(text: str) -> dict[str, str]:
     """Return the pins of a constraints file, by canonical name."""
-    found = [Requirement(line.partition("#")[0])
-             for line in text.splitlines() if line.partition("#")[0].strip()]
-    return {canonicalize_name(one.name): str(one.specifier) for one in found}
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    listed = [Requirement(line) for line in lines if line.strip()]
+    return {canonicalize_name(pin.name): str(pin.specifier) for pin in listed}
 
 
 PINS = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
@@ -73,19 +64,16 @@ def called(script: Path, tmp_path: Path, folder: Path = ROOT) -> Call:
 
 
 def complaints(call: Call) -> list[str]:
-    """List what is wrong with an installation.
-
-    Other versions than the lab's, another folder, an unknown extra.
-    """
-    found = [f"{name}{version} is not the lab's {PINS.get(name)}"
+    """List other versions than the lab's, another folder, unknown extras of an installation."""
+    wrong = [f"{name}{version} is not the lab's {PINS.get(name)}"
              for name, version in call.pins.items() if PINS.get(name) != version]
     if call.folder.resolve() != ROOT.resolve():
-        found.append(f"runs in {call.folder}")
+        wrong.append(f"runs in {call.folder}")
     (project,) = re.findall(r"^\.\[(.*)\]$", "\n".join(call.words), re.MULTILINE)
-    found += [f"unknown extra {extra}" for extra in project.split(",") if extra not in EXTRAS]
+    wrong += [f"unknown extra {extra}" for extra in project.split(",") if extra not in EXTRAS]
     if call.pins.get("torch") != "==2.13.0":
-        found.append(f"torch{call.pins.get('torch')}, wanted 2.13.0")
-    return found
+        wrong.append(f"torch{call.pins.get('torch')}, wanted 2.13.0")
+    return wrong
 
 
 def test_binder_installs_the_pins_of_the_lab(tmp_path):
@@ -101,14 +89,13 @@ def test_another_version_and_another_folder_are_noticed(tmp_path):
     other.write_text((ROOT / "constraints.txt").read_text(encoding="utf-8").replace(
         "torch==2.13.0", "torch==2.15.0"))
     mutant = tmp_path / "postBuild"
+    elsewhere = text.replace("python -m", "cd binder\npython -m").replace("-c con", "-c ../con")
     for wrong, words in ((text.replace("-c constraints.txt", f"-c {other}"), "torch==2.15.0"),
                          (text.replace("[course]", "[coarse]"), "unknown extra coarse"),
-                         (text.replace("python -m",
-                                       "cd binder\npython -m").replace("-c con", "-c ../con"),
-                          "runs in")):
+                         (elsewhere, "runs in")):
         assert wrong != text
         mutant.write_text(wrong, encoding="utf-8")
-        assert any(words in one for one in complaints(called(mutant, tmp_path)))
+        assert any(words in each for each in complaints(called(mutant, tmp_path)))
 
 
 def test_binder_has_the_python_of_the_conda_environment():
@@ -126,8 +113,7 @@ def test_colab_gets_the_pins_but_keeps_its_kernel(tmp_path):
     assert complaints(call) == [] and not KERNEL & set(call.pins)
     asked = {canonicalize_name(word) for word in call.words if re.fullmatch(r"[a-z0-9]+", word)}
     wanted = {canonicalize_name(Requirement(text).name) for text in EXTRAS["notebooks"]}
-    assert asked == wanted - KERNEL - {
-        "jupyterlab"}, "the extra of the notebooks without the kernel"
+    assert asked == wanted - KERNEL - {"jupyterlab"}, "the notebooks' extra without the kernel"
     assert asked <= set(call.pins)
     assert set(PINS) - set(call.pins) <= KERNEL | {"jupyter-core", "jupyterlab-widgets",
                                                    "widgetsnbextension"}
@@ -135,17 +121,17 @@ def test_colab_gets_the_pins_but_keeps_its_kernel(tmp_path):
 
 def test_scripts_can_be_started():
     for name in ("postBuild", "colab.sh"):
-        assert os.name != "posix" or (ROOT / "binder" /
-                                      name).stat().st_mode & 0o111, f"binder/{name}: chmod +x"
+        mode = (ROOT / "binder" / name).stat().st_mode
+        assert os.name != "posix" or mode & 0o111, f"binder/{name}: chmod +x"
 
 
 def test_the_container_installs_with_make():
-    container = json.loads((ROOT / ".devcontainer"
-                            / "devcontainer.json").read_text(encoding="utf-8"))
+    path = ROOT / ".devcontainer" / "devcontainer.json"
+    container = json.loads(path.read_text(encoding="utf-8"))
     python = container["image"].rpartition(":")[2]
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    assert f"python={python}" in conda and SpecifierSet(PROJECT["requires-python"]).contains(
-        f"{python}.0")
+    assert f"python={python}" in conda
+    assert SpecifierSet(PROJECT["requires-python"]).contains(f"{python}.0")
     command = container["onCreateCommand"]
     assert command == "make venv"
     interpreter = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
@@ -157,9 +143,6 @@ def test_the_container_installs_with_make():
 
 
 def test_no_entry_point_has_a_version_of_its_own():
-    """A pin stands in constraints.txt alone.
-
-    What these files name is the Python version, and nothing else.
-    """
+    """A pin stands in constraints.txt alone; these files name the Python version only."""
     for path in (*(ROOT / "binder").iterdir(), ROOT / ".devcontainer" / "devcontainer.json"):
         assert re.findall(r"[a-z]==\d\S*", path.read_text(encoding="utf-8")) == [], path.name

@@ -28,13 +28,13 @@ def without_extras(program: str, *arguments: str) -> subprocess.CompletedProcess
 
 
 def test_extras_are_those_of_the_project():
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = project["optional-dependencies"]
     assert set(named) == {*extras.EXTRAS, "dev"}
     for extra, packages in extras.EXTRAS.items():
-        assert {canonicalize_name(extras.DISTRIBUTIONS.get(package, package))
-                for package in packages} == {canonicalize_name(Requirement(text).name)
-                                             for text in named[extra]} - {"cca-lab"}
+        ours = {canonicalize_name(extras.DISTRIBUTIONS.get(name, name)) for name in packages}
+        theirs = {canonicalize_name(Requirement(text).name) for text in named[extra]}
+        assert ours == theirs - {"cca-lab"}
 
 
 def test_the_core_needs_no_extra():
@@ -69,8 +69,8 @@ def test_commands_without_the_extras(arguments, code, words):
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     if code:
-        assert done.stderr.startswith("error: ") and len(
-            done.stderr.splitlines()) == 1 and words in done.stderr
+        assert done.stderr.startswith("error: ") and words in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_module_that_no_extra_brings_is_no_business_of_ours():

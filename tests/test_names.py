@@ -1,7 +1,4 @@
-"""The public surface.
-
-Its page names all of it, its examples run, and asking for a name loads no more than it needs.
-"""
+"""The public surface: its page names all of it, its examples run, and a name loads no more."""
 
 import re
 import subprocess

@@ -1,7 +1,4 @@
-"""save_pretrained and load_pretrained.
-
-The attention comes back, and folders are whole or absent.
-"""
+"""save_pretrained and load_pretrained: the attention comes back, folders are whole or absent."""
 
 import json
 import os

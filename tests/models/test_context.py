@@ -51,10 +51,10 @@ def gradients(model):
 
 def losses(model, given):
     """Return the (share of the) mean loss in float64, and transformers' own."""
-    found, targets = model(**given), given["shift_labels"].flatten()
+    output, targets = model(**given), given["shift_labels"].flatten()
     count = given.get("num_items_in_batch", (targets != -100).sum())
-    return F.cross_entropy(found.logits.flatten(0, 1), targets, reduction="sum",
-                           ignore_index=-100) / count, found.loss
+    summed = F.cross_entropy(output.logits.flatten(0, 1), targets, reduction="sum")
+    return summed / count, output.loss
 
 
 def spread(group):
@@ -95,35 +95,36 @@ def refusals(group):
     ids = torch.arange(8)[None]
     whole = model_of(CONFIGS[0])
     twin = copy.deepcopy(model)
+    padded = {"attention_mask": torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1]])}
+    shorter = {"input_ids": ids[:, :5], "position_ids": ids[:, :5],
+               "attention_mask": torch.ones(1, 5)}
     calls = {"no text was announced": lambda: model(input_ids=ids, use_cache=False),
              "wanted 'cca'": lambda: swap_attention(whole, "streaming_llm", context_parallel=group),
              "wanted a process group": lambda: swap_attention(whole, "cca", context_parallel=2),
              "model: reads whole texts": lambda: local_inputs(whole, ids),
              "labels: got shape": lambda: local_inputs(model, ids, ids[:, 1:]),
-             "attention_mask: got padding": lambda: model(
-        **local_inputs(model, ids) | {"attention_mask": torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1]])}),
-             "q: got 5 tokens in process 0, wanted 8": lambda: model(**local_inputs(model, ids) | {
-        "input_ids": ids[:, :5], "position_ids": ids[:, :5], "attention_mask": torch.ones(1, 5)}),
+             "attention_mask: got padding": lambda: model(**local_inputs(model, ids) | padded),
+             "q: got 5 tokens in process 0, wanted 8":
+             lambda: model(**local_inputs(model, ids) | shorter),
              "wanted neither": lambda: model(**local_inputs(model, ids), output_attentions=True),
              "context_parallel: got 3 for 1": lambda: context_groups(3)}
-    found = {}
+    errors = {}
     for words, call in calls.items():
         try:
             call()
-            found[words] = "no error"
+            errors[words] = "no error"
         except ValueError as error:
-            found[words] = str(error)
-    assert context_of(twin) is context_of(model) is not None and isinstance(context_of(twin),
-                                                                            Context)
+            errors[words] = str(error)
+    assert isinstance(context_of(twin), Context) and context_of(twin) is context_of(model)
     restore_attention(model)
-    assert context_of(model) is None and not any(hasattr(module, CONTEXT)
-                                                 for module in model.modules())
-    return found
+    assert context_of(model) is None
+    assert not any(hasattr(module, CONTEXT) for module in model.modules())
+    return errors
 
 
 def test_what_cannot_work_is_named():
-    (found,) = run_in_processes(1, refusals)
-    for words, error in found.items():
+    (errors,) = run_in_processes(1, refusals)
+    for words, error in errors.items():
         assert words in error, (words, error)
 
 

@@ -1,7 +1,4 @@
-"""What a mechanism trains in a model: attached, handed over, trained, saved.
-
-And every mechanism in every family.
-"""
+"""What a mechanism trains in a model, from attached to saved, and every mechanism everywhere."""
 
 import copy
 import json
@@ -61,13 +58,13 @@ def test_each_layer_gets_its_own_module(family):
     modules = [module for module in model.modules() if isinstance(module, Compressor)]
     assert list(modules_of(model)) == ["0", "1"] and list(modules_of(model).values()) == modules
     for module in modules:
-        assert module.conv.weight.shape == (4, 2 * 8,
-                                            3) and module.conv.weight.dtype is torch.float64
+        weight = module.conv.weight
+        assert weight.shape == (4, 2 * 8, 3) and weight.dtype is torch.float64
         assert not module.training and all(p.requires_grad for p in module.parameters())
-    assert not torch.equal(*weights(model))
-    assert torch.equal(weights(swapped(family))[0],
-                       weights(model)[0]), "the same seed, the same weights"
-    assert not torch.equal(weights(swapped(family, seed=1))[0], weights(model)[0])
+    first, second = weights(model)
+    assert not torch.equal(first, second)
+    assert torch.equal(weights(swapped(family))[0], first), "the same seed, the same weights"
+    assert not torch.equal(weights(swapped(family, seed=1))[0], first)
     assert {name for name, _ in model.named_parameters()} > {
         name for name, _ in tiny(family).named_parameters()}
 
@@ -173,10 +170,10 @@ def test_gradients_reach_the_modules(family):
 def test_strategies_of_finetuning_with_modules():
     model = swapped("gpt2")
     everything = mark_trainable(model, "full")
-    own = mark_trainable(model, "compressor")
-    assert own == [name for name in everything if MODULE in name] and len(own) == 4
+    added = mark_trainable(model, "compressor")
+    assert added == [name for name in everything if MODULE in name] and len(added) == 4
     assert [p.requires_grad for p in model.parameters()].count(True) == 4
-    assert not set(mark_trainable(model, "qkv")) & set(own)
+    assert not set(mark_trainable(model, "qkv")) & set(added)
     with pytest.raises(ValueError, match="no module of its own"):
         mark_trainable(swap_attention(model, "cca", group=2, window=4), "compressor")
 
@@ -204,8 +201,8 @@ def test_what_was_learnt_comes_back(family, tmp_path):
     assert attention_of(plain) == Full()
     assert_equal(logits(plain, ids), logits(tiny(family).float(), ids), 1e-5)
     half, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
-    assert weights(half)[0].dtype is torch.float64 and torch.equal(weights(half)[0].float(),
-                                                                   weights(model)[0])
+    assert weights(half)[0].dtype is torch.float64
+    assert torch.equal(weights(half)[0].float(), weights(model)[0])
 
 
 def test_the_files_of_a_checkpoint(tmp_path):
@@ -215,8 +212,8 @@ def test_the_files_of_a_checkpoint(tmp_path):
     assert set(learnt) == {f"{layer}.conv.{kind}" for layer in (0, 1)
                            for kind in ("weight", "bias")}
     assert not any(MODULE in name for name in load_file(tmp_path / "model" / "model.safetensors"))
-    assert json.loads((tmp_path / "model"
-                       / "config.json").read_text())["cca_lab_attention"]["slots"] == 4
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["cca_lab_attention"]["slots"] == 4
     save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
     assert not (tmp_path / "model" / MODULES_FILE).exists()
 
@@ -239,10 +236,7 @@ def test_another_attention_or_another_size_loads_no_weights(tmp_path):
 @every_family
 @every_mechanism
 def test_every_mechanism_runs_in_every_family(name, family, monkeypatch):
-    """Forward, and maps that times the values are the output.
-
-    Only what the mechanism takes is handed over.
-    """
+    """Forward, and maps that times the values are the output."""
     calls, as_written = [], MECHANISMS[name].attention
 
     def attention(self, q, k, v, **call):

@@ -254,8 +254,8 @@ def test_one_step_of_finetuning_trains_the_projections_alone(folders, tmp_path, 
                for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
     projections = ("c_attn",) if name == "gpt2" else ("q_proj", "k_proj", "v_proj")
     assert {key.rsplit(".", 2)[1] for key in changed} == set(projections)
-    assert len(changed) == LAYERS * len(projections) and all(key.endswith(".weight")
-                                                             for key in changed)
+    assert len(changed) == LAYERS * len(projections)
+    assert all(key.endswith(".weight") for key in changed)
     save_pretrained(model, tmp_path / "tuned")
     again, _ = load_pretrained(tmp_path / "tuned")
     assert attention_of(again).options()["window"] == 8
@@ -283,10 +283,7 @@ def test_older_files_without_the_prefix_of_the_base_model_load(folders, tmp_path
 
 
 def written_tokenizer(folder: Path, kind: str | None) -> None:
-    """Write a byte-level tokenizer with each digit split off.
-
-    Its settings name a class of transformers, or none.
-    """
+    """Write a byte-level tokenizer with each digit split off; its settings name class `kind`."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = ["<|endoftext|>", *alphabet, "ĠĠ", "ĠĠĠ"]
     tokenizer = Tokenizer(models.BPE(vocab={word: place for place, word in enumerate(words)},
@@ -297,8 +294,8 @@ def written_tokenizer(folder: Path, kind: str | None) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": kind, "eos_token": "<|endoftext|>", "add_prefix_space": False}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings if kind
-                                                             else {"model_max_length": 1024}))
+    settings = settings if kind else {"model_max_length": 1024}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 @pytest.mark.parametrize("name, kind",
@@ -321,8 +318,8 @@ def test_a_mutant_that_leaves_the_splitting_to_the_class_is_noticed(folders, tmp
     written_tokenizer(tmp_path / "model", "GPT2Tokenizer")
     monkeypatch.setattr(checkpoints, "_split_as_written", lambda *given: None)
     _, tokenizer = load_pretrained(tmp_path / "model")
-    assert tokenizer.tokenize("x   12") == ["x", "ĠĠ", "Ġ", "1",
-                                            "2"], "then the class reads it: drop _split_as_written"
+    split = tokenizer.tokenize("x   12")
+    assert split == ["x", "ĠĠ", "Ġ", "1", "2"], "then the class reads it: drop _split_as_written"
 
 
 def test_a_name_of_the_hub_is_read_from_its_cache(folders, tmp_path, monkeypatch):

@@ -19,10 +19,7 @@ PAD = 0
 
 
 def tiny(family: str, *, dropout: float = 0.0, **changes) -> PreTrainedModel:
-    """Build a random model in evaluation mode.
-
-    In Llama and Qwen2 two query heads share a key-value head.
-    """
+    """Build a random model; in Llama and Qwen2 two query heads share a key-value head."""
     torch.manual_seed(FAMILIES.index(family))
     ids = dict(vocab_size=VOCABULARY, pad_token_id=PAD, bos_token_id=1, eos_token_id=None)
     grouped = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -59,10 +56,7 @@ def text(length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:
 
 def left_padded(rows: list[torch.Tensor],
                 holes: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Pad rows (L_b,) on the left.
-
-    Return ids, mask and positions of the real tokens, (B, L) each.
-    """
+    """Pad rows (L_b,) on the left; return ids, mask and real tokens' positions, (B, L) each."""
     length = max(len(row) for row in rows) + holes
     ids = torch.stack([torch.cat([row.new_full((length - len(row),), PAD), row]) for row in rows])
     mask = torch.stack([torch.arange(length) >= length - len(row) for row in rows]).long()
