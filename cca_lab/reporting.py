@@ -101,12 +101,7 @@ def write_figure(path: str | Path, figure: Any, dpi: int = 110) -> None:
 
 @contextmanager
 def training_progress(title: str, total: float) -> Iterator[Callable[[float, str], None]]:
-    """Yield a function report(done, text) that moves the bar.
-
-    Args:
-        title: text before the bar.
-        total: the last value of `done` (tokens, steps).
-    """
+    """Yield a function report(done, text) that moves the bar to `done` of `total`."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _line_reporter(console, title, total)

@@ -99,28 +99,23 @@ class App(typer.Typer):
         return super().command(*args, **{"cls": Command, **options})
 
 
-def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: str) -> Any:
-    """Return a command whose options are those of a dataclass.
-
-    `run` is called with an instance, and may return the exit status.
-    """
-    parameters = list(_parameters(settings))
-
-    def command(**values: Any) -> Any:
-        return run(settings(**_filled(settings, values)))
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    info = CommandInfo(name=name, cls=Command, callback=command, help=help)
-    return get_command_from_info(info, pretty_exceptions_short=True,
-                                 rich_markup_mode=DEFAULT_MARKUP_MODE)
-
-
 def later(name: str, address: str, help: str) -> Any:
     """Return the command of settings that have `run`, "module:Class", imported only now."""
     module, _, kind = address.partition(":")
-    return from_settings(name, getattr(import_module(module), kind),
-                         lambda settings: settings.run() and None, help)
+    settings = getattr(import_module(module), kind)
+    parameters = list(_parameters(settings))
+
+    def command(**values: Any) -> None:
+        settings(**_filled(settings, values)).run()
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return _made(name=name, cls=Command, callback=command, help=help)
+
+
+def _made(**info: Any) -> Any:
+    return get_command_from_info(CommandInfo(**info), pretty_exceptions_short=True,
+                                 rich_markup_mode=DEFAULT_MARKUP_MODE)
 
 
 def check_given(given: dict[str, Any], single: list[str | None]) -> None:
@@ -217,9 +212,7 @@ def _answer(old: str, moved: Mapping[str, str]) -> Any:
         raise ValueError(f"{name} is now: cca-lab {moved[name]}")
 
     settings = {"ignore_unknown_options": True, "help_option_names": []}
-    info = CommandInfo(name=old, callback=answer, hidden=True, context_settings=settings)
-    return get_command_from_info(info, pretty_exceptions_short=True,
-                                 rich_markup_mode=DEFAULT_MARKUP_MODE)
+    return _made(name=old, callback=answer, hidden=True, context_settings=settings)
 
 
 def _ended(line: str, status: int = 2) -> typer.Exit:

@@ -30,16 +30,12 @@ TINY = 1e-30
 class CoreReading:
     """How the last token of a question attends to a document before the local window.
 
-    Attributes:
-        phi: (offsets, layers, H) mean weight of the answer within its group.
-        attention: (offsets, layers, H) mean weight of that group's core in the question's row.
-        kept: (offsets, layers, H, document) mean phi on each token of a document, first to last,
-            over all closed groups. Its sum is document_length / g, a document's length in groups.
+    The sum of `kept` over a document is document_length / g, its length in groups.
     """
 
-    phi: NDArray[np.float64]
-    attention: NDArray[np.float64]
-    kept: NDArray[np.float64]
+    phi: NDArray[np.float64]  # (offsets, layers, H): mean weight of the answer in its group
+    attention: NDArray[np.float64]  # (offsets, layers, H): of its core in the question's row
+    kept: NDArray[np.float64]  # (offsets, layers, H, document): mean phi on each of its tokens
 
     def best_head(self) -> tuple[int, int]:
         """Return (layer, head) with the largest mean effective weight on the answer."""
@@ -54,18 +50,8 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
                  seed: int = 3) -> CoreReading:
     """Measure what cores keep, and whether the question attends to them, at each offset.
 
-    Args:
-        model: a model swapped to "cca".
-        task: questions over documents of one length.
-        length: the longest context, in tokens.
-        text: (n,) token ids from which the tokens before the documents are drawn.
-        offsets: number of offsets: 0, 1, ... tokens of text stand before the documents.
-        contexts: questions per offset.
-        position: place of the answering document, 0 (first) to 1 (last).
-        seed: seed of the questions.
-
-    Raises:
-        ValueError: for another attention, or if the answer stands in the local window.
+    0, 1, ... `offsets` - 1 tokens drawn from `text` (n,) stand before the documents. There are
+    `contexts` questions per offset; the answering document is at `position`, 0 (first) to 1 (last).
     """
     attention = attention_of(model)
     if not isinstance(attention, CCA):

@@ -68,19 +68,8 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
                   batch: int = 4) -> np.ndarray:
     """Return the mean loss of each of some evenly spaced windows of a stream, (windows,) in nats.
 
-    Every window starts without context. The losses of two models on the same windows can be
-    compared in pairs.
-
-    Args:
-        model: evaluated in evaluation mode; its own mode is restored.
-        stream: (n,) token ids.
-        length: tokens per window, at most the model's context.
-        windows: number of windows; at most n // length are used.
-        batch: windows per forward pass.
-
-    Raises:
-        ValueError: for zero windows, a window of one token or longer than the model's context, a
-            stream shorter than a window, or ids outside the model's vocabulary.
+    Every window of the stream (n,) starts without context; at most n // length are used, `batch`
+    in a forward. The losses of two models on the same windows can be compared in pairs.
     """
     check_model(model)
     check_integers(1, windows=windows, batch=batch)
@@ -125,15 +114,10 @@ def share_right(hits: np.ndarray) -> Estimate:
 
 @dataclass(frozen=True)
 class Matches:
-    """Which questions were answered correctly, by place of the answer and offset of the text.
+    """Which questions were answered correctly, by place of the answer and offset of the text."""
 
-    Attributes:
-        hits: bool (positions, offsets, questions).
-        positions: places of the answering document, 0 (first) to 1 (last).
-    """
-
-    hits: np.ndarray
-    positions: tuple[float, ...]
+    hits: np.ndarray  # bool (positions, offsets, questions)
+    positions: tuple[float, ...]  # of the answering document, 0 (first) to 1 (last)
 
     @property
     def overall(self) -> Estimate:
@@ -168,22 +152,17 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
     """Return which questions a model answers exactly, with greedy decoding.
 
     A mechanism that pools groups of tokens may answer only where a document fills a whole group:
-    0, 1, ... `offsets` - 1 tokens of other text stand before the documents.
+    0, 1, ... `offsets` - 1 tokens drawn from `text` (n,) stand before the documents.
 
     Args:
         model: any causal language model of transformers.
         task: the questions, in the tokens of the model's tokenizer.
         length: the longest context, in tokens.
-        text: (n,) token ids from which the tokens before the documents are drawn.
-        offsets: number of offsets.
+        text, offsets: see above.
         questions: questions per position, rounded up to a multiple of `offsets`.
         positions: places of the answering document, 0 (first) to 1 (last).
         batch: contexts per forward pass.
         seed: seed of the questions; use the same for models that are compared.
-
-    Raises:
-        ValueError: for zero questions, a context too short for one document or longer than the
-            model's, offsets without text, or ids outside the model's vocabulary.
     """
     check_model(model)
     check_integers(1, questions=questions, length=length, offsets=offsets, batch=batch)
@@ -218,19 +197,12 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model wrote after one prompt.
-
-    Attributes:
-        continuation: the text of the generated tokens.
-        share: share of the references in it, 0 to 1.
-        exact: whether all of them are.
-        place: place of the answer in the prompt, 0 to 1, or None.
-    """
+    """What a model wrote after one prompt."""
 
     continuation: str
-    share: float
-    exact: bool
-    place: float | None
+    share: float  # of the references in it, 0 to 1
+    exact: bool  # whether all of them are
+    place: float | None  # of the answer in the prompt, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -272,18 +244,8 @@ def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ta
                   seed: int = 1) -> list[Example]:
     """Return the examples by which a model is scored on a task, those of the first place first.
 
-    Args:
-        model: limits the length.
-        tokenizer: the model's own.
-        task: the questions.
-        length: tokens of a prompt and of the room for its answer, at most.
-        each: examples at each place; a task without places has as many altogether, and a file at
-            most as many.
-        places: where the answers stand, 0 to 1.
-        seed: seed of the examples; use the same for models that are compared.
-
-    Raises:
-        ValueError: for a length over the model's context or too short for the task.
+    A prompt and its answer have at most `length` tokens. There are `each` examples at each place; a
+    task without places has as many altogether.
     """
     check_model(model)
     check_tokenizer(tokenizer)
@@ -298,11 +260,7 @@ def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ta
 def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
                     examples: Sequence[Example],
                     on_answer: Callable[[Answer], None] = lambda answer: None) -> Answers:
-    """Score a model on examples by greedy decoding; `on_answer` is called after each.
-
-    Raises:
-        ValueError: for no example, or one that is too long for the model.
-    """
+    """Score a model on examples by greedy decoding; `on_answer` is called after each."""
     check_model(model)
     check_tokenizer(tokenizer)
     if not examples:
@@ -336,9 +294,6 @@ def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pro
 
     It is generated with the cache of the model's present attention; where a mechanism has none,
     every token is computed from the whole text.
-
-    Raises:
-        ValueError: if the prompt is empty, or does not fit the model's context or vocabulary.
     """
     check_integers(1, tokens=tokens)
     ids = torch.tensor([prompt_ids(tokenizer, prompt)], dtype=torch.long)

@@ -24,7 +24,7 @@ from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.mechanisms.caches import CACHES, MechanismCache
 from cca_lab.mechanisms.caching.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
-from cca_lab.models.context import CONTEXT, Context
+from cca_lab.models.context import CONTEXT
 from cca_lab.models.inputs import check_forward, check_positions, left_padding, roll_rows
 
 # keyword arguments that the hooks add
@@ -47,15 +47,9 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
                       scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
 
-    Args:
-        query: (B, H, T, D).
-        key, value: (B, Hk, N, D), already rotated, already passed through the cache.
-        attention_mask: (B, tokens), what `padding_mask` returned.
-        dropout: 0; some callers pass it and `scaling` by position.
-        scaling: factor of the logits, used as given: OPT scales its queries itself and passes 1.
-
-    Returns:
-        The output (B, T, H, D), and the effective attention (B, H, T, T) if maps were asked for.
+    Query (B, H, T, D), rotated key and value (B, Hk, N, D) and the mask (B, tokens) become the
+    output (B, T, H, D), and the effective attention (B, H, T, T) if maps were asked for. The
+    scaling of the logits is used as given: OPT scales its queries itself and passes 1.
     """
     if CACHE not in kwargs:
         raise ValueError(
@@ -75,23 +69,26 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
     if query.shape[2] != key.shape[2]:
         raise ValueError(_wrong_cache(cache, mechanism.name))
     past = cache.get_seq_length(module.layer_idx) if cached else 0
-    _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
+    wanted = query.shape[0], past + query.shape[2]
+    if attention_mask is not None and tuple(attention_mask.shape) != wanted:
+        raise ValueError(
+            f"attention_mask: got shape {tuple(attention_mask.shape)}, wanted {wanted}: 1 at real "
+            "tokens, 0 at padding, for cached tokens too; the mechanism decides itself who sees "
+            "whom")
     if (context := kwargs.get(CONTEXT)) is not None:
-        return _attend_spread(context, mechanism, query, key, value, attention_mask, scaling,
-                              rotation, whole=cached or maps)
+        if cached or maps:
+            raise ValueError(
+                "context_parallel: got a cache or a request for maps, wanted neither: each process "
+                "holds a part of the text; swap_attention(model, ...) without context_parallel "
+                "reads it whole")
+        output = context.attend(mechanism, query, key, value, attention_mask, scaling, rotation)
+        return output.transpose(1, 2), None
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
     inputs = (query, key, value, attention_mask, scaling, rotation)
     if cached:
         return _attend_cached(cache, module.layer_idx, mechanism, *inputs, maps=maps)
     return _attend_whole(mechanism, getattr(module, MODULE, None), *inputs, maps=maps)
-
-
-def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
-    if mask is not None and tuple(mask.shape) != wanted:
-        raise ValueError(
-            f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens, 0 "
-            "at padding, for cached tokens too; the mechanism decides itself who sees whom")
 
 
 def _wrong_cache(cache: object, name: str) -> str:
@@ -115,17 +112,6 @@ def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism,
     output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation,
                                         mask=mask)
     return output.transpose(1, 2), None
-
-
-def _attend_spread(context: Context, mechanism: Mechanism, query: Tensor, key: Tensor,
-                   value: Tensor, mask: Tensor | None, scale: float, rotation: Rotation | None, *,
-                   whole: bool) -> tuple[Tensor, None]:
-    """Attend to a text of which this process holds a part."""
-    if whole:
-        raise ValueError("context_parallel: got a cache or a request for maps, wanted neither: "
-                         "each process holds a part of the text; swap_attention(model, ...) "
-                         "without context_parallel reads it whole")
-    return context.attend(mechanism, query, key, value, mask, scale, rotation).transpose(1, 2), None
 
 
 def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor,

@@ -38,16 +38,8 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
 
     With the usual random initialisation a model this small does not learn induction within millions
     of tokens; if neighbouring positions start with similar embeddings, it does. The GPT-2 uses
-    OPT's activation (ReLU) and initialisation, so that the two families learn the same.
-
-    Args:
-        family: "gpt2" or "opt".
-        vocabulary: number of tokens in the vocabulary.
-        context: the longest sequence the model can read, in tokens.
-        width: the residual width, heads times head dim.
-        layers: number of blocks.
-        heads: query heads per block.
-        end_of_text: id of the end-of-text token, used as bos, eos and pad.
+    OPT's activation (ReLU) and initialisation, so that the two families learn the same. The
+    end-of-text token is bos, eos and pad; `context` is the longest sequence, in tokens.
     """
     if width % heads:
         raise ValueError(f"heads: {heads} does not divide the width {width}; choose a divisor")

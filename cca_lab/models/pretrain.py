@@ -33,20 +33,15 @@ SHORTEST = 64
 class Stage:
     """One stage of the curriculum.
 
-    Attributes:
-        task: "copy", "question" (documents, then questions) or "interleaved" (some text, then
-            questions among documents).
-        length: tokens per sequence.
-        text_share: share of a step's sequences that are real text, 0 to 1.
-        tokens: budget of tokens for this stage.
-        until: the stage ends early once the running accuracy on known tokens reaches this.
+    The task is "copy", "question" (documents, then questions) or "interleaved" (some text, then
+    questions among documents).
     """
 
     task: str
-    length: int
-    text_share: float
-    tokens: float
-    until: float = 2.0  # never
+    length: int  # tokens per sequence
+    text_share: float  # of a step's sequences, 0 to 1
+    tokens: float  # the budget of this stage
+    until: float = 2.0  # it ends early at this running accuracy on known tokens; 2 is never
 
 
 @dataclass(frozen=True)
@@ -112,11 +107,7 @@ def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor,
 
 
 def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Join documents into one stream of token ids, an end-of-text token before each.
-
-    Raises:
-        ValueError: if there is no tokenizer, or if it has no end-of-text token.
-    """
+    """Join documents into one stream of token ids, an end-of-text token before each."""
     if tokenizer is None or tokenizer.eos_token_id is None:
         raise ValueError(
             f"tokenizer: got {'none' if tokenizer is None else 'one without eos_token'}, wanted "

@@ -30,11 +30,8 @@ def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
                     fused: bool | None = None) -> list[torch.optim.Optimizer]:
     """Return the optimizers for a model's trainable parameters; an empty list if there are none.
 
-    Args:
-        model: weight decay is for its parameters of two dimensions or more.
-        muon: use Muon for the matrices of the blocks; the embeddings stay with AdamW.
-        learning_rate, weight_decay: for both optimizers.
-        betas, fused: options of AdamW.
+    Muon, if wanted, is for the matrices of the blocks; the embeddings stay with AdamW, whose
+    options are `betas` and `fused`. Weight decay is for two dimensions or more.
     """
     common: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -120,13 +117,10 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
 
 def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor,
                positions: Tensor | None = None) -> Tensor:
-    """Return the summed cross entropy, in nats, of each row's marked tokens, (rows,).
+    """Return the summed cross entropy, in nats, of each row's marked (`known`) tokens, (rows,).
 
-    Args:
-        logits: (rows, T, V), those of the tokens at `positions`.
-        input_ids: the whole rows, (rows, L).
-        known: which tokens are predicted and counted, (rows, L).
-        positions: int64 (T,); None means that there are logits for all tokens.
+    The logits (rows, T, V) are those of the tokens at `positions` (T,), or of all if None; ids and
+    marks are of the whole rows, (rows, L).
     """
     # of the token after each
     following, marked = (F.pad(each[:, 1:], (0, 1)) for each in (input_ids, known))
