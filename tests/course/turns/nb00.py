@@ -9,12 +9,12 @@ def matrix(length, group, raw_first=False, weight=None, strided=False, incomplet
     pooled = torch.zeros(count, length).double()
     for p in range(count):
         for t in range(length):
-            own = t % count == p and t < count * group if strided else (t - late) // group == p
-            pooled[p, t] = (weight or 1 / group) * own
+            member = t % count == p and t < count * group if strided else (t - late) // group == p
+            pooled[p, t] = (weight or 1 / group) * member
     if not raw:
         return pooled
-    parts = [pooled, torch.eye(length).double()]
-    return torch.cat(parts[::-1] if raw_first else parts)
+    rows = [pooled, torch.eye(length).double()]
+    return torch.cat(rows[::-1] if raw_first else rows)
 
 
 def wrong(**mistake):
@@ -24,8 +24,8 @@ def wrong(**mistake):
 WRONG = {
     "00.1": {
         "not divided": (lambda s, v: s.exp() @ v, "do not sum to 1"),
-        "scores as weights": (lambda s, v: s
-                              / s.sum() @ v, "the weights are e to the power of them"),
+        "scores as weights":
+            (lambda s, v: s / s.sum() @ v, "the weights are e to the power of them"),
         "scores, not divided": (lambda s, v: s @ v, "not even divided"),
         "plain mean": (lambda s, v: v.mean(0), "the plain mean"),
         "the best one": (lambda s, v: v[s.argmax()], "only the best score counts"),

@@ -28,10 +28,10 @@ def step(factor=True, weight=True, upside_down=False, both=False, maximum=True):
     def online_step(top, total, sums, score, value):
         new = torch.maximum(top, score)
         old = ((new - top) if upside_down else (top - new)).exp() if factor else 1.0
-        own = (score - (new if weight else top)).exp() if maximum else score.exp()
+        power = (score - (new if weight else top)).exp() if maximum else score.exp()
         if both:
-            return new, (total + own) * old, (sums + own * value) * old
-        return new, total * old + own, sums * old + own * value
+            return new, (total + power) * old, (sums + power * value) * old
+        return new, total * old + power, sums * old + power * value
 
     return online_step
 

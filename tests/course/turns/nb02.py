@@ -3,32 +3,34 @@
 import torch
 
 
-def count(row, mass, *, order=lambda row: sorted(row,
-                                                 reverse=True), strict=False, spare=1e-6, less=0):
+def count(*, order=lambda row: sorted(row, reverse=True), strict=False, spare=1e-6, less=0,
+          always=None):
     """Count weights until their sum reaches the mass, with a mistake."""
-    total = 0.0
-    for number, weight in enumerate(order(row), start=1):
-        total += weight
-        if total > mass if strict else total >= mass - spare:
-            return number - less
-    return len(row) - less
+    def count_keys(row, mass):
+        total, mass = 0.0, always or mass
+        for number, weight in enumerate(order(row), start=1):
+            total += weight
+            if total > mass if strict else total >= mass - spare:
+                return number - less
+        return len(row) - less
+
+    return count_keys
 
 
 def choice(*, tokens=slice(1, None), rows="early", test="late", scaled=True, count=False,
-           added=True, mean=False,
-           shift=(0, 0), end=0, by=torch.mean, plain=False, even_of=1):
+           added=True, mean=False, shift=(0, 0), end=0, by=torch.mean, plain=False, even_of=1):
     """Choose a token and test it, with a mistake."""
     def choose_then_test(weights, first, split):
-        part = {"early": slice(first + shift[0], split + shift[1]), "late": slice(split, None),
-                "both": slice(first, None)}
+        spans = {"early": slice(first + shift[0], split + shift[1]), "late": slice(split, None),
+                 "both": slice(first, None)}
         even = weights * (torch.arange(len(weights)) + 1)[:, None]
         stop = first + end if tokens.stop is None else split
-        chosen = (weights if plain else even)[part[rows], tokens.start:stop]
+        chosen = (weights if plain else even)[spans[rows], tokens.start:stop]
         token = by(chosen, 0).argmax().item() + (tokens.start if added else 0)
         if mean:
-            return token, weights[part[test], token].mean()
+            return token, weights[spans[test], token].mean()
         even = weights * (torch.arange(len(weights)) + even_of)[:, None]
-        over = (even if scaled is True else weights * scaled(len(weights)))[part[test], token] > 1
+        over = (even if scaled is True else weights * scaled(len(weights)))[spans[test], token] > 1
         return token, over.sum() if count else over.float().mean()
 
     return choose_then_test
@@ -48,16 +50,13 @@ def beyond(change=0, few=0, kept=False, subtract=False, ignore=False):
 
 WRONG = {
     "02.2": {
-        "without the last key": (lambda row, mass: count(row, mass, less=1), "is not counted"),
-        "not sorted": (lambda row, mass: count(row, mass, order=list), "as they stand"),
-        "smallest first": (lambda row, mass: count(row, mass,
-                                                   order=sorted),
-                           "the smallest weights come first"),
-        "0.9 for every mass": (lambda row, mass: count(row, 0.9), "is written into the function"),
-        "more than the mass": (lambda row, mass: count(row, mass, strict=True), "compare with >="),
-        "no room for rounding": (lambda row, mass: count(row, mass, spare=0.0), "rounding decides"),
-        "one key more": (lambda row, mass: count(row, mass,
-                                                 less=-1), "one key more than it has to"),
+        "without the last key": (count(less=1), "is not counted"),
+        "not sorted": (count(order=list), "as they stand"),
+        "smallest first": (count(order=sorted), "the smallest weights come first"),
+        "0.9 for every mass": (count(always=0.9), "is written into the function"),
+        "more than the mass": (count(strict=True), "compare with >="),
+        "no room for rounding": (count(spare=0.0), "rounding decides"),
+        "one key more": (count(less=-1), "one key more than it has to"),
         "nothing": (lambda row, mass: None, "wanted a number"),
     },
     "02.4": {
@@ -92,7 +91,6 @@ WRONG = {
         "one sink too many": (beyond(few=-1), "one sink too many"),
         "sinks twice": (beyond(subtract=True), "never beyond it"),
         "what is kept": (beyond(kept=True), "not what it loses"),
-        "one number": (lambda weights, window, sinks: beyond()(weights, window,
-                                                               sinks).mean(), "has shape"),
+        "one number": (lambda *example: beyond()(*example).mean(), "has shape"),
     },
 }

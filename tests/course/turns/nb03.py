@@ -1,10 +1,8 @@
 """Wrong answers to the turns of notebook 03_how_sparse_is_attention."""
 
-from functools import partial
 
-
-def chance(event, law, rho):
-    return sum(p * event(row, rho) for p, row in law)
+def chance(event):
+    return lambda law, rho: sum(p * event(row, rho) for p, row in law)
 
 
 def sparse(row, rho):
@@ -39,44 +37,47 @@ def few(length, rho):
 
 WRONG = {
     "03.2": {
-        "at the bar": (partial(chance, lambda row, r: max(row) / sum(row) >= 1 / (len(row) * r)),
-                       "only reaches"),
-        "divides first": (partial(chance, lambda row, r: max(row) / sum(row) > 1 / len(row) * r),
-                          "divides first"),
-        "no L": (partial(chance, lambda row, r: max(row) / sum(row) > 1 / r), "L is forgotten"),
-        "X for alpha": (partial(chance, lambda row, r: max(row) > 1 / (len(row) * r)),
-                        "divided by the row's sum"),
-        "no probabilities": (
-            lambda law, r: sum(sparse(row, r) for _, row in law) / len(law), "its own probability"),
-        "tokens": (partial(chance, lambda row, r: sum(len(row) * r * x > sum(row) for x in row)),
-                   "still one row"),
-        "the others": (partial(chance, lambda row, r: not sparse(row, r)), "not sparse"),
-        "first token": (partial(chance, lambda row, r: row[0] / sum(row) > 1 / (len(row) * r)),
-                        "any token"),
+        "at the bar":
+            (chance(lambda row, r: max(row) / sum(row) >= 1 / (len(row) * r)), "only reaches"),
+        "divides first":
+            (chance(lambda row, r: max(row) / sum(row) > 1 / len(row) * r), "divides first"),
+        "no L": (chance(lambda row, r: max(row) / sum(row) > 1 / r), "L is forgotten"),
+        "X for alpha":
+            (chance(lambda row, r: max(row) > 1 / (len(row) * r)), "divided by the row's sum"),
+        "no probabilities":
+            (lambda law, r: sum(sparse(row, r) for _, row in law) / len(law),
+             "its own probability"),
+        "tokens":
+            (chance(lambda row, r: sum(len(row) * r * x > sum(row) for x in row)), "still one row"),
+        "the others": (chance(lambda row, r: not sparse(row, r)), "not sparse"),
+        "first token":
+            (chance(lambda row, r: row[0] / sum(row) > 1 / (len(row) * r)), "any token"),
         "a list": (lambda law, r: [sparse(row, r) for _, row in law], "wanted a number"),
     },
     "03.6": {
-        "smallest": (best(lambda law, r, x: over(law, x) - heavy(law, r, x), min),
-                     "take the best one"),
-        "first X": (best(lambda law, r, x: sum(p for p, row in law
-                                               if row[0] > x) - heavy(law, r, x)),
-                    "the first X"),
-        "no L": (best(lambda law, r, x: over(law, x) - sum(p for p, row in law
-                                                           if sum(row) > r * x)),
-                 "L is forgotten"),
-        "sum below": (best(lambda law, r, x: over(law, x) - 1 + heavy(law, r, x)),
-                      "may not be subtracted"),
+        "smallest":
+            (best(lambda law, r, x: over(law, x) - heavy(law, r, x), min), "take the best one"),
+        "first X":
+            (best(lambda law, r, x: sum(p for p, row in law if row[0] > x) - heavy(law, r, x)),
+             "the first X"),
+        "no L":
+            (best(lambda law, r, x: over(law, x) - sum(p for p, row in law if sum(row) > r * x)),
+             "L is forgotten"),
+        "sum below":
+            (best(lambda law, r, x: over(law, x) - 1 + heavy(law, r, x)), "may not be subtracted"),
         "added": (best(lambda law, r, x: over(law, x) + heavy(law, r, x)), "added"),
-        "product": (best(lambda law, r, x: over(law, x) * (1 - heavy(law, r, x))),
-                    "as if the events were"),
-        "at once": (best(lambda law, r, x: sum(
-            p for p, row in law if max(row) > x and sum(row) <= len(row) * r * x)),
-                    "both events at once"),
-        "at x": (best(lambda law, r, x: sum(p for p, row in law
-                                            if max(row) >= x) - heavy(law, r, x)),
-                 "may also equal x"),
-        "every point": (lambda law, r, points: [over(law, x) - heavy(law, r, x)
-                                                for x in points], "wanted a number"),
+        "product":
+            (best(lambda law, r, x: over(law, x) * (1 - heavy(law, r, x))),
+             "as if the events were"),
+        "at once":
+            (best(lambda law, r, x: sum(p for p, row in law
+                                        if max(row) > x and sum(row) <= len(row) * r * x)),
+             "both events at once"),
+        "at x":
+            (best(lambda law, r, x: sum(p for p, row in law if max(row) >= x) - heavy(law, r, x)),
+             "may also equal x"),
+        "every point":
+            (lambda law, r, points: [over(law, x) for x in points], "wanted a number"),
     },
     "03.8": {
         "even": (lambda length, rho: [1 / length] * length, "is not over the bar"),
@@ -86,9 +87,8 @@ WRONG = {
         "sum": (sink(lambda length, rho: 1.01 / (length * rho), share=False), "share what is left"),
         "few tokens": (few, "wanted 80%"),
         "one token": (sink(lambda length, rho: 0.95), "wanted 80%"),
-        "one too many": (lambda length, rho: [0.2] + [0.8
-                                                      / length] * length,
-                         "the heavy token is one of them"),
+        "one too many":
+            (lambda length, rho: [0.2] + [0.8 / length] * length, "the heavy token is one of them"),
         "a number": (lambda length, rho: 1.01 / (length * rho), "wanted a list"),
     },
 }

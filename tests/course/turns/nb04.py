@@ -12,12 +12,12 @@ def moves(weights, j):
 
 def slopes(pooled, logits, step=1e-5):
     """Two-sided, as the solution has them."""
-    found = []
+    derivatives = []
     for j in range(len(logits)):
         up, down = list(logits), list(logits)
         up[j], down[j] = up[j] + step, down[j] - step
-        found.append((pooled(up) - pooled(down)) / (2 * step))
-    return found
+        derivatives.append((pooled(up) - pooled(down)) / (2 * step))
+    return derivatives
 
 
 def one_sided(pooled, logits, step):
@@ -30,8 +30,8 @@ def together(pooled, logits):
     return ((pooled([a + 1e-5 for a in logits]) - pooled(logits)) / 1e-5) ** 2
 
 
-def undivided(pooled, logits):
-    return sum((1e-5 * slope) ** 2 for slope in slopes(pooled, logits))
+def squares(values):
+    return sum(x * x for x in values)
 
 
 def kappa(matrix):
@@ -54,33 +54,27 @@ def right(values):
 WRONG = {
     "04.2": {
         "own noise": (lambda w, j: moves(w, j)[j] ** 2, "only the token's own noise"),
-        "the others' noise": (lambda w, j: sum(x * x for i, x in enumerate(moves(w, j))
-                                               if i != j), "left out"),
-        "no 1": (lambda w, j: sum((w[j] * x) ** 2 for x in w), "of the token itself"),
+        "the others' noise":
+            (lambda w, j: squares(x for i, x in enumerate(moves(w, j)) if i != j), "left out"),
+        "no 1": (lambda w, j: squares(w[j] * x for x in w), "of the token itself"),
         "added": (lambda w, j: sum(moves(w, j)) ** 2, "before squaring"),
-        "relative": (lambda w, j: sum((x / w[j]) ** 2
-                                      for x in moves(w, j)), "factor alpha_j of every"),
-        "factor outside": (lambda w, j: w[j] * sum((x / w[j]) ** 2
-                                                   for x in moves(w, j)), "not squared"),
+        "relative": (lambda w, j: squares(moves(w, j)) / w[j] ** 2, "factor alpha_j of every"),
+        "factor outside": (lambda w, j: squares(moves(w, j)) / w[j], "not squared"),
         "sizes": (lambda w, j: sum(abs(x) for x in moves(w, j)), "sizes are added"),
-        "deviation": (lambda w, j: math.sqrt(sum(x * x
-                                                 for x in moves(w, j))), "standard deviation"),
-        "mean": (lambda w, j: sum(x * x for x in moves(w, j)) / len(w), "number of tokens"),
+        "deviation": (lambda w, j: math.sqrt(squares(moves(w, j))), "standard deviation"),
+        "mean": (lambda w, j: squares(moves(w, j)) / len(w), "number of tokens"),
         "a list": (moves, "wanted a number"),
     },
     "04.4": {
         "together": (together, "one at a time"),
         "no squares": (lambda pooled, a: sum(slopes(pooled, a)), "without squares"),
         "first token": (lambda pooled, a: slopes(pooled, a)[0] ** 2, "only the first token"),
-        "mean": (lambda pooled, a: sum(x * x
-                                       for x in slopes(pooled, a)) / len(a), "the mean is taken"),
-        "deviation": (lambda pooled, a: math.sqrt(sum(x * x
-                                                      for x in slopes(pooled, a))), "square root"),
-        "one step for two": (lambda pooled, a: sum((2 * x) ** 2
-                                                   for x in slopes(pooled, a)), "two steps apart"),
-        "not divided": (undivided, "divide the change"),
+        "mean": (lambda pooled, a: squares(slopes(pooled, a)) / len(a), "the mean is taken"),
+        "deviation": (lambda pooled, a: math.sqrt(squares(slopes(pooled, a))), "square root"),
+        "one step for two": (lambda pooled, a: 4 * squares(slopes(pooled, a)), "two steps apart"),
+        "not divided": (lambda pooled, a: 1e-10 * squares(slopes(pooled, a)), "divide the change"),
         "a large step": (lambda pooled, a: one_sided(pooled, a, 0.1), "too large"),
-        "a step of 1": (lambda pooled, a: sum(x * x for x in slopes(pooled, a, 1.0)), "too large"),
+        "a step of 1": (lambda pooled, a: squares(slopes(pooled, a, 1.0)), "too large"),
     },
     "04.8": {
         "printed": (both(lambda v: kappa(2 * v.T @ v)), "one for each feature"),

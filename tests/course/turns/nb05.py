@@ -14,17 +14,9 @@ def pooling(weights_of):
     return core
 
 
-def own_scores(q, k, v, scale):
-    return (scale * k @ q[-1]).softmax(0) @ k, (scale * v @ q[-1]).softmax(0) @ v
-
-
-def keys_twice(q, k, v, scale):
-    core = (scale * k @ q[-1]).softmax(0) @ k
-    return core, core
-
-
-def key_alone(q, k, v, scale):
-    return (scale * k @ q[-1]).softmax(0) @ k
+def pooled(x, q, scale):
+    """The mean of x, weighted by the last query's scores of x itself."""
+    return (scale * x @ q[-1]).softmax(0) @ x
 
 
 def reads(cores_of, first_of=lambda row, g, s, n: g * n):
@@ -41,7 +33,7 @@ def right(row, g, s):
 
 def kernel(q, k, v, group, scale, load_mask=True, score=-math.inf, judge="last"):
     """The exercise's kernel in PyTorch."""
-    size, found = 1 << (group - 1).bit_length(), []
+    size, cores = 1 << (group - 1).bit_length(), []
     for start in range(0, len(k) // group * group, group):
         keys, values = (x[start : start + size] for x in (k, v))
         inside = torch.arange(size) < group
@@ -51,8 +43,8 @@ def kernel(q, k, v, group, scale, load_mask=True, score=-math.inf, judge="last")
         if score is not None:
             scores = torch.where(inside, scores, torch.tensor(score))
         weights = scores.softmax(0)
-        found.append((weights @ keys, weights @ values))
-    return tuple(torch.stack(x) for x in zip(*found, strict=True))
+        cores.append((weights @ keys, weights @ values))
+    return tuple(torch.stack(x) for x in zip(*cores, strict=True))
 
 
 WRONG = {
@@ -69,9 +61,11 @@ WRONG = {
         "not divided": (pooling(lambda q, k, c: (c * k @ q[-1]).exp()), "do not sum to 1"),
         "key judges": (pooling(lambda q, k, c: (c * k @ k[-1]).softmax(0)),
                        "it is the judge's query that asks"),
-        "values scored anew": (own_scores, "values are scored anew"),
-        "value from keys": (keys_twice, "pooled from the keys"),
-        "only a key": (key_alone, "wanted two"),
+        "values scored anew":
+            (lambda q, k, v, c: (pooled(k, q, c), pooled(v, q, c)), "values are scored anew"),
+        "value from keys":
+            (lambda q, k, v, c: (pooled(k, q, c), pooled(k, q, c)), "pooled from the keys"),
+        "only a key": (lambda q, k, v, c: pooled(k, q, c), "wanted two"),
     },
     "05.3": {
         "one row late": (reads(lambda i, g, s: max(0, (i - s) // g)), "rows count from 0"),

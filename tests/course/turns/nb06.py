@@ -3,13 +3,11 @@
 import torch
 
 
-def _rule(pooled=lambda i, members: members[-1] < i, raw=lambda i,
-          members: members[0] <= i <= members[-1],
-          last=lambda i: i):
+def _rule(pooled=lambda i, G: G[-1] < i, raw=lambda i, G: G[0] <= i <= G[-1], ahead=0):
     def reads(row, focal, groups):
         return ([t for t in focal if t <= row],
                 [z for z, members in enumerate(groups) if pooled(row, members)],
-                [t for members in groups if raw(row, members) for t in members if t <= last(row)])
+                [t for members in groups if raw(row, members) for t in members if t <= row + ahead])
     return reads
 
 
@@ -30,30 +28,32 @@ WRONG = {
         "mean over all rows": (lambda a: a.mean(0), "only L - t rows"),
         "a sum": (lambda a: a.sum(0), "only added up"),
         "rows": (lambda a: a.sum(1), "which always gives 1"),
-        "tokens before it": (lambda a: a.sum(0) / torch.arange(1,
-                                                               len(a) + 1), "divisor is t + 1"),
+        "tokens before it": (lambda a: a.sum(0) / torch.arange(1, len(a) + 1), "divisor is t + 1"),
         "counts what is not zero": (lambda a: a.sum(0) / (a > 0).sum(0), "rounded to 0"),
-    }, "06.4": {
+    },
+    "06.4": {
         "Algorithm 2": (_rule(pooled=lambda i, G: G[0] <= i), "reads the future"),
         "both": (_rule(pooled=lambda i, G: G[-1] <= i), "counts them twice"),
-        "neither": (_rule(raw=lambda i, G: G[0] <= i < G[-1]),
-                    "neither the group nor its members"), "pooled at the end": (_rule(
-                        pooled=lambda i, G: G[-1] <= i,
-                        raw=lambda i, G: G[0] <= i < G[-1]), "Eq. 15 gives it the members"),
-        "all members": (_rule(last=lambda i: 10**9), "behind the row"),
-        "not itself": (_rule(last=lambda i: i - 1), "does not read itself"),
+        "neither":
+            (_rule(raw=lambda i, G: G[0] <= i < G[-1]), "neither the group nor its members"),
+        "pooled at the end":
+            (_rule(lambda i, G: G[-1] <= i, lambda i, G: G[0] <= i < G[-1]),
+             "Eq. 15 gives it the members"),
+        "all members": (_rule(ahead=10**9), "behind the row"),
+        "not itself": (_rule(ahead=-1), "does not read itself"),
         "its own group only": (_rule(raw=lambda i, G: i in G), "it needs them too"),
         "no complement": (_rule(raw=lambda i, G: False), "the open group is lost"),
         "two lists": (lambda row, focal, groups: (focal, groups), "wanted three lists"),
-    }, "06.7": {
+    },
+    "06.7": {
         "all sampled rows": (_sampled(lambda rows, token: len(rows)), "number of sampled rows"),
         "all rows of the text": (_sampled(lambda rows, token: len(token) - token),
                                  "as if all rows were sampled"),
-        "not its own row": (
-            _sampled(lambda rows, token: (rows[:, None] > token).sum(0).clamp(min=1)),
-            "a row sees its own token"),
-        "0/0": (lambda sampled, rows: sampled.sum(0) /
-                (rows[:, None] >= torch.arange(sampled.shape[1])).sum(0), "0/0 is not a number"),
+        "not its own row":
+            (_sampled(lambda rows, token: _seen_by(rows, token + 1)), "a row sees its own token"),
+        "0/0":
+            (lambda a, rows: a.sum(0) / (rows[:, None] >= torch.arange(a.shape[1])).sum(0),
+             "0/0 is not a number"),
         "unseen is unimportant": (_sampled(_seen_by, unseen=0.0), "its score is infinity"),
     },
 }

@@ -13,12 +13,8 @@ def _columns(*, always=False, least=1, slots_count=True, late=0):
     return columns_of
 
 
-def _ratio(W, positive, dim=1):
-    return positive / positive.sum(dim, keepdim=True)
-
-
-def _zeros(W):
-    return (W.relu() / W.relu().sum(1, keepdim=True)).nan_to_num(0.0)
+def _ratio(positive, dim=1, more=0.0):
+    return positive / (positive.sum(dim, keepdim=True) + more)
 
 
 WRONG = {
@@ -33,17 +29,15 @@ WRONG = {
         "one number": (lambda row, slots, segment: row, "wanted two integers"),
     },
     "07.5": {
-        "as printed": (lambda W: _ratio(W, W), "not made 0 first"),
-        "0/0": (lambda W: _ratio(W, W.relu()), "0/0"),
-        "over the slots": (lambda W: _ratio(W, W.relu() + 1e-300, 0), "sums go over the slots"),
+        "as printed": (_ratio, "not made 0 first"),
+        "0/0": (lambda W: _ratio(W.relu()), "0/0"),
+        "over the slots": (lambda W: _ratio(W.relu() + 1e-300, 0), "sums go over the slots"),
         "softmax of the ReLU": (lambda W: W.relu().softmax(1), "softmax of the ReLU"),
-        "absolute values": (lambda W: _ratio(W, W.abs() + 1e-300), "absolute values"),
-        "an empty slot": (_zeros, "its slot is empty"),
-        "a small number": (lambda W: W.relu() / (W.relu().sum(1,
-                                                              keepdim=True) + 1e-6),
-                           "a small number is added"),
-        "one for all": (lambda W: _ratio(W, W.relu()) if (W > 0).any(1).all()
-                        else torch.full_like(W, 1 / W.shape[1]),
-                        "all rows even"),
+        "absolute values": (lambda W: _ratio(W.abs() + 1e-300), "absolute values"),
+        "an empty slot": (lambda W: _ratio(W.relu()).nan_to_num(0.0), "its slot is empty"),
+        "a small number": (lambda W: _ratio(W.relu(), more=1e-6), "a small number is added"),
+        "one for all":
+            (lambda W: _ratio(W.relu()) if (W > 0).any(1).all()
+             else torch.full_like(W, 1 / W.shape[1]), "all rows even"),
     },
 }

@@ -5,8 +5,9 @@ import torch
 from cca_lab.course.turns.nb11 import attend
 
 
-def _scaled(factor):
-    return lambda q, k, v, scaling: attend(q, k, v, factor(scaling, q.shape[-1])).transpose(1, 2)
+def _with(factor=lambda scaling, d: scaling, **mistake):
+    return lambda q, k, v, scaling: attend(q, k, v, factor(scaling, q.shape[-1]),
+                                           **mistake).transpose(1, 2)
 
 
 def _late_mask(q, k, v, scaling):
@@ -34,31 +35,23 @@ def _column(mask):
 
 WRONG = {
     "11.3": {
-        "always 1/sqrt(d)": (_scaled(lambda scaling, d: d**-0.5), "whatever arrives"),
-        "scaled twice": (_scaled(lambda scaling, d: scaling * d**-0.5), "scaled twice"),
-        "not scaled": (_scaled(lambda scaling, d: 1.0), "not scaled at all"),
-        "axes as they came": (lambda q, k, v, scaling: attend(q, k, v,
-                                                              scaling),
-                              "heads and tokens exchanged"),
+        "always 1/sqrt(d)": (_with(lambda scaling, d: d**-0.5), "whatever arrives"),
+        "scaled twice": (_with(lambda scaling, d: scaling * d**-0.5), "scaled twice"),
+        "not scaled": (_with(lambda scaling, d: 1.0), "not scaled at all"),
+        "axes as they came": (attend, "heads and tokens exchanged"),
         "axes by a new shape": (_new_shape, "transpose moves the numbers along"),
-        "no causal mask": (
-            lambda q, k, v, scaling: attend(q, k, v, scaling,
-                                            seen=99).transpose(1, 2), "read later tokens too"),
-        "one token too far": (
-            lambda q, k, v, scaling: attend(q, k, v, scaling,
-                                            seen=1).transpose(1, 2), "the next token as well"),
+        "no causal mask": (_with(seen=99), "read later tokens too"),
+        "one token too far": (_with(seen=1), "the next token as well"),
         "masked after softmax": (_late_mask, "do not sum to 1"),
-        "softmax over the queries": (
-            lambda q, k, v, scaling: attend(q, k, v, scaling,
-                                            axis=-2).transpose(1, 2), "belongs over the keys"),
-        "wrong in OPT only": (_scaled(lambda scaling, d: d**-0.5), "OPT"),
+        "softmax over the queries": (_with(axis=-2), "belongs over the keys"),
+        "wrong in OPT only": (_with(lambda scaling, d: d**-0.5), "OPT"),
     },
     "11.6": {
         "from the first column": (_groups(_column, -1), "they begin at each text's own"),
         "counts from 1": (_groups(lambda mask: mask.cumsum(1), -1), "one token short"),
-        "padding in group 0": (
-            _groups(lambda mask: (mask.cumsum(1) - 1).clamp(min=0), None),
-            "beside the text's first"),
+        "padding in group 0":
+            (_groups(lambda mask: (mask.cumsum(1) - 1).clamp(min=0), None),
+             "beside the text's first"),
         "padding grouped": (_groups(_column, None), "padding is put into groups too"),
         "numbered from 1": (_from_one, "numbered from 1"),
     },

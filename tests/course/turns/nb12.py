@@ -4,15 +4,14 @@ from collections import defaultdict
 
 
 def shares(answers):
-    found = defaultdict(list)
+    hits_at = defaultdict(list)
     for offset, right in answers:
-        found[offset].append(right)
-    return {offset: sum(hits) / len(hits) for offset, hits in sorted(found.items())}
+        hits_at[offset].append(right)
+    return {offset: sum(hits) / len(hits) for offset, hits in sorted(hits_at.items())}
 
 
 def mean(answers):
-    found = shares(answers)
-    return sum(found.values()) / len(found)
+    return sum(shares(answers).values()) / len(shares(answers))
 
 
 def worst(answers):
@@ -33,31 +32,31 @@ def weight(core=lambda t, g: t // g, place=lambda t, g: t % g, join=lambda a, p:
 
 WRONG = {
     "12.2": {
-        "one token too many": (
-            lambda first, n, g: list(range(first // g,
-                                           (first + n) // g + 1)), "the token behind the document"),
-        "without the last": (lambda first, n, g: list(range(first // g,
-                                                            (first + n - 1) // g)), "is left out"),
-        "whole groups only": (
-            lambda first, n, g: list(range(-(-first // g), (first + n) // g)), "entirely inside"),
-        "as if it began with a group": (
-            lambda first, n, g: list(range(first // g,
-                                           first // g - (-n // g))), "that begins inside a group"),
+        "one token too many":
+            (lambda first, n, g: list(range(first // g, (first + n) // g + 1)),
+             "the token behind the document"),
+        "without the last":
+            (lambda first, n, g: list(range(first // g, (first + n - 1) // g)), "is left out"),
+        "whole groups only":
+            (lambda first, n, g: list(range(-(-first // g), (first + n) // g)),
+             "entirely inside"),
+        "as if it began with a group":
+            (lambda first, n, g: list(range(first // g, first // g - (-n // g))),
+             "that begins inside a group"),
         "tokens": (lambda first, n, g: list(range(first, first + n)), "not groups"),
         "how many": (lambda first, n, g: (first + n - 1) // g - first // g + 1, "wanted the list"),
     },
     "12.4": {
-        "all questions alike": (
-            lambda answers: (sum(right for _, right in answers) / len(answers),
-                             worst(answers)), "all offsets do"),
-        "a sum of shares": (lambda answers: (sum(shares(answers).values()),
-                                             worst(answers)), "not divided"),
-        "the worst offset": (
-            lambda answers: (mean(answers),
-                             min(shares(answers),
-                                 key=shares(answers).get)), "the number of the worst"),
-        "the best": (lambda answers: (mean(answers),
-                                      max(shares(answers).values())), "the best offset's"),
+        "all questions alike":
+            (lambda answers: (sum(right for _, right in answers) / len(answers), worst(answers)),
+             "all offsets do"),
+        "a sum of shares":
+            (lambda answers: (sum(shares(answers).values()), worst(answers)), "not divided"),
+        "the worst offset":
+            (lambda answers: (mean(answers), min(shares(answers), key=shares(answers).get)),
+             "the number of the worst"),
+        "the best":
+            (lambda answers: (mean(answers), max(shares(answers).values())), "the best offset's"),
         "the share of errors":
             (lambda answers: (mean(answers), 1 - worst(answers)), "that is wrong there"),
         "one number": (mean, "wanted two numbers"),

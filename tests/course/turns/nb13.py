@@ -3,8 +3,11 @@
 import torch
 
 
-def _step(*, first=False, itself=True, keep=lambda x, sinks, recent: (
-        x if len(x) <= sinks + recent else torch.cat([x[:sinks], x[len(x) - recent:]])), power=0.5):
+def _keep(x, sinks, recent):
+    return x if len(x) <= sinks + recent else torch.cat([x[:sinks], x[len(x) - recent:]])
+
+
+def _step(*, first=False, itself=True, keep=_keep, power=0.5):
     def step(query, key, value, past_keys, past_values, sinks, recent):
         keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
         read = (keep(keys, sinks, recent), keep(values, sinks, recent)) if first else (keys, values)
@@ -16,6 +19,10 @@ def _step(*, first=False, itself=True, keep=lambda x, sinks, recent: (
 
 def _twice(x, sinks, recent):
     return torch.cat([x[:sinks], x[-recent:]])
+
+
+def _ones(past, chunk):
+    return torch.ones(chunk, past + chunk).bool()
 
 
 WRONG = {
@@ -31,18 +38,12 @@ WRONG = {
                            "wanted three things"),
     },
     "13.4": {
-        "top left": (lambda past, chunk: torch.ones(chunk, past + chunk).tril().bool(), "top left"),
-        "not itself": (lambda past, chunk: torch.ones(chunk,
-                                                      past
-                                                      + chunk).tril(past
-                                                                    - 1).bool(), "its own token"),
-        "the whole chunk": (lambda past, chunk: torch.ones(chunk,
-                                                           past
-                                                           + chunk).bool(), "its future included"),
-        "only the past": (lambda past, chunk: torch.arange(past
-                                                           + chunk).expand(chunk,
-                                                                           -1) < past,
-                          "are not seen"),
+        "top left": (lambda past, chunk: _ones(past, chunk).tril(), "top left"),
+        "not itself": (lambda past, chunk: _ones(past, chunk).tril(past - 1), "its own token"),
+        "the whole chunk": (lambda past, chunk: _ones(past, chunk), "its future included"),
+        "only the past":
+            (lambda past, chunk: torch.arange(past + chunk).expand(chunk, -1) < past,
+             "are not seen"),
         "additive": (lambda past, chunk: torch.zeros(chunk, past + chunk), "wanted bools"),
     },
 }

@@ -32,8 +32,8 @@ def by_means(settings):
 
 
 def ends_only(settings):
-    gap, width = np.mean(np.subtract(settings[0],
-                                     settings[-1])), half_width(settings[0], settings[-1])
+    gap = np.mean(np.subtract(settings[0], settings[-1]))
+    width = half_width(settings[0], settings[-1])
     return "agrees" if gap < -width else "disagrees" if gap > width else "not seen here"
 
 

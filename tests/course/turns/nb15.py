@@ -4,9 +4,7 @@ from cca_lab.theory.cost.prefill import amdahl
 
 
 def _intensity(pairs, numbers, each=4):
-    return lambda rows, length, d, size: each * d * pairs(rows,
-                                                          length) / (size * d
-                                                                     * numbers(rows, length))
+    return lambda rows, length, d, size: each * pairs(rows, length) / size / numbers(rows, length)
 
 
 def _pairs(rows, length):
@@ -44,29 +42,28 @@ WRONG = {
             (_intensity(_pairs, lambda rows, length: 2 * rows + length), "values are not read"),
         "nothing is written":
             (_intensity(_pairs, lambda rows, length: rows + 2 * length), "output is not written"),
-        "numbers for bytes": (
-            lambda r, n, d, size: 4 * d
-            * _pairs(r, n) / (d * _numbers(r, n)), "a number has `itemsize` bytes"),
-        "upside down": (
-            lambda r, n, d, size: size * d
-            * _numbers(r, n) / (4 * d * _pairs(r, n)), "upside down"),
+        "numbers for bytes":
+            (lambda r, n, d, size: 4 * _pairs(r, n) / _numbers(r, n),
+             "a number has `itemsize` bytes"),
+        "upside down":
+            (lambda r, n, d, size: size * _numbers(r, n) / (4 * _pairs(r, n)), "upside down"),
     },
     "15.4": {
-        "visible pairs": (lambda length, w, b: sum(min(i + 1, w)
-                                                   for i in range(length)),
-                          "a tile is computed whole"),
+        "visible pairs":
+            (lambda length, w, b: sum(min(i + 1, w) for i in range(length)),
+             "a tile is computed whole"),
         "no window": (_blocks(lambda top, bottom, w, b: 0), "the window is forgotten"),
         "everything": (lambda length, w, b: length**2, "those of the future too"),
         "the last tile whole": (_blocks(_right, whole=True), "the text ends inside them"),
-        "the last row decides": (
-            _blocks(lambda top, bottom, w, b: max(0, bottom - w) // b * b),
-            "its first row reaches further back"),
-        "one token early": (
-            _blocks(lambda top, bottom, w, b: max(0, top - w) // b * b),
-            "holds the row's own token"),
-        "cut at the first column": (
-            _blocks(lambda top, bottom, w, b: max(0, top - w + 1)),
-            "begin at multiples of the block"),
+        "the last row decides":
+            (_blocks(lambda top, bottom, w, b: max(0, bottom - w) // b * b),
+             "its first row reaches further back"),
+        "one token early":
+            (_blocks(lambda top, bottom, w, b: max(0, top - w) // b * b),
+             "holds the row's own token"),
+        "cut at the first column":
+            (_blocks(lambda top, bottom, w, b: max(0, top - w + 1)),
+             "begin at multiples of the block"),
     },
     "15.9": {
         "one speed-up over the other":
@@ -74,8 +71,8 @@ WRONG = {
         "the part is free": (lambda whole, part: 1 - 1 / whole, "still takes 1/part"),
         "linear in the speed-ups":
             (lambda whole, part: (whole - 1) / (part - 1), "the speed-ups minus one"),
-        "the other share": (lambda whole, part: (1 / whole - 1
-                                                 / part) / (1 - 1 / part), "stays as it was"),
+        "the other share":
+            (lambda whole, part: (1 / whole - 1 / part) / (1 - 1 / part), "stays as it was"),
         "forwards": (lambda whole, part: amdahl(1 / whole, part), "wanted"),
     },
 }
