@@ -1,7 +1,4 @@
-"""Submissions that want points without an answer. Each is the answer to a5.2.
-
-Nothing else is written.
-"""
+"""Submissions that want points without an answer: each answers a5.2, and nothing else."""
 
 HEAD = "def intervals(length, sinks, group, window):\n"
 
@@ -52,31 +49,29 @@ CHEATS = {
 ''',
     "look for the package on the disk": HEAD + '''
     import pathlib, sys, re
-    places = [*map(pathlib.Path, sys.path), pathlib.Path(torch.__file__).parents[5],
-              pathlib.Path("/")]
-    for place in places:
-        for path in [place / "cca_lab/course/assignments/a5_cca.py"]:
-            if path.is_file():
-                text = path.read_text()
-                scope = {"torch": torch}
-                for name in ("cores_of", "right_table"):
-                    source = re.search(rf"def {name}.*?\\n\\n\\n", text, re.S).group()
-                    exec(source.replace(": Tensor", "").replace("-> tuple[Tensor, int]", ""), scope)
-                return scope["right_table"](length, sinks, group, window)[0]
+    for folder in [*map(pathlib.Path, sys.path), pathlib.Path(torch.__file__).parents[5],
+                   pathlib.Path("/")]:
+        path = folder / "cca_lab/course/assignments/a5_cca.py"
+        if path.is_file():
+            scope = {"torch": torch}
+            for name in ("cores_of", "right_table"):
+                source = re.search(rf"def {name}.*?\\n\\n\\n", path.read_text(), re.S).group()
+                exec(source.replace(": Tensor", "").replace("-> tuple[Tensor, int]", ""), scope)
+            return scope["right_table"](length, sinks, group, window)[0]
     return torch.zeros(length, 3, 2, dtype=torch.long)
 ''',
     "read the seed": HEAD + '''
     import os, pathlib
-    found = [str(os.environ)]
+    texts = [str(os.environ)]
     above = pathlib.Path(os.environ["TMPDIR"]).parent
     for path in [*pathlib.Path("/proc").glob("[0-9]*/environ"),
                  *pathlib.Path("/").glob("*/*/.seed"), *pathlib.Path("..").glob("**/.seed"),
                  *above.glob("**/.seed")]:
         try:
-            found.append(path.read_text(errors="ignore"))
+            texts.append(path.read_text(errors="ignore"))
         except OSError:
             pass
-    if any("SEED" in text for text in found) or any(len(text.strip()) == 32 for text in found):
+    if any("SEED" in text or len(text.strip()) == 32 for text in texts):
         raise SystemExit("the seed was found")
     return torch.zeros(length, 3, 2, dtype=torch.long)
 ''',
@@ -149,21 +144,19 @@ class Yes(torch.Tensor):
     "replay recorded answers": '''
 RECORDED = {(1, 0, 1, 1): [[[0, 0], [0, 0], [0, 1]]],
             (6, 0, 2, 2): [[[0, 0], [2, 2], [2, 3]], [[0, 0], [2, 2], [2, 4]],
-                           [[0, 0], [2, 2], [2, 5]],
-                           [[0, 1], [2, 2], [4, 6]], [[0, 1], [2, 2], [4, 7]],
-                           [[0, 2], [2, 2], [6, 8]]]}
+                           [[0, 0], [2, 2], [2, 5]], [[0, 1], [2, 2], [4, 6]],
+                           [[0, 1], [2, 2], [4, 7]], [[0, 2], [2, 2], [6, 8]]]}
 ''' + HEAD + '''
     return torch.tensor(RECORDED.get((length, sinks, group, window), [[[0, 0]] * 3] * length))
 ''',
     "write the marks": HEAD + '''
     import json, pathlib
     record = {"student": "cheat", "assignment": "a5_cca", "status": "graded", "earned": 20.0,
-              "points": 20,
-              "tasks": [], "notes": [], "key": "x"}
-    for place in ("../../../marks", "../../marks", "../marks", "/tmp", "/work", "/root", "."):
+              "points": 20, "tasks": [], "notes": [], "key": "x"}
+    for folder in ("../../../marks", "../../marks", "../marks", "/tmp", "/work", "/root", "."):
         for name in ("a5_cca.json", "cheat/a5_cca.json", "marks.csv", "gradebook.db"):
             try:
-                pathlib.Path(place, name).write_text(json.dumps(record))
+                pathlib.Path(folder, name).write_text(json.dumps(record))
             except OSError:
                 pass
     return torch.zeros(length, 3, 2, dtype=torch.long)

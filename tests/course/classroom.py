@@ -1,7 +1,6 @@
 """A class: one submission of every kind that is handed in, with the points that each must get.
 
 Right, wrong and cheating answers by the dozen are judged in test_answers.py and test_grading.py.
-
 Points are worked out by hand: those of the assignment (20) less what the mistake costs.
 """
 
@@ -19,19 +18,18 @@ PART = "a5"
 
 
 def build(folder: Path) -> dict[str, float | None]:
-    """Write the submissions, and return the points of each student.
-
-    None for one that is refused.
-    """
-    entries = matrix.entries()
-    right = {entry.what: entry for part, entry in entries[0] if part == PART}
-    wrong = {entry.what: entry for part, entry in entries[1] if part == PART}
+    """Write the submissions, and return each student's points, None for one that is refused."""
+    right, wrong = ({entry.what: entry for part, entry in entries if part == PART}
+                    for entries in matrix.entries())
     points: dict[str, float | None] = {}
 
     def student(earned: float | None, notebook: dict | str, name: str = "") -> Path:
         who = f"s{len(points) + 1:02}"
         points[who] = earned
         return handed_in.hand_in(folder, who, PART, notebook, name)
+
+    def instead(*lines: str) -> dict:
+        return handed_in.solved(PART, {"a5.2": HEAD + "".join(f"    {line}\n" for line in lines)})
 
     student(20, handed_in.solved(PART, right[
         "numpy, and all scores of a row before one softmax of its own"].cells))
@@ -45,22 +43,12 @@ def build(folder: Path) -> dict[str, float | None]:
     student(None, "This is no notebook.")
     student(None, json.dumps(handed_in.solved(PART)), "a5_cca.txt")
     student(20, handed_in.solved(PART), "Copy of a5 (final).ipynb")
-    student(14, handed_in.solved(PART, {"a5.2": HEAD + "    while True:\n        pass\n"}))
-    student(14, handed_in.solved(PART, {"a5.2": HEAD + "    import os, signal\n    "
-                                                       "os.kill(os.getpid(), 9)\n"}))
+    student(14, instead("while True:", "    pass"))
+    student(14, instead("import os, signal", "os.kill(os.getpid(), 9)"))
     student(14, handed_in.solved(PART, {"a5.2": "while True:\n    pass\n"}))
-    student(14, handed_in.solved(PART, {"a5.2": HEAD + '''
-    hoard = []
-    while True:
-        hoard.append(bytearray(10**8))
-'''}))
-    student(14, handed_in.solved(PART, {"a5.2": HEAD + '''
-    import os, time
-    while True:
-        if os.fork() == 0:
-            time.sleep(60)
-            os._exit(0)
-'''}))
+    student(14, instead("hoard = []", "while True:", "    hoard.append(bytearray(10**8))"))
+    student(14, instead("import os, time", "while True:", "    if os.fork() == 0:",
+                        "        time.sleep(60)", "        os._exit(0)"))
     solution = matrix.solved(PART)["a5-2-answer"]
     noisy = solution.replace("    row = torch.arange(length)", '''
     import sys, warnings
@@ -86,18 +74,15 @@ def build(folder: Path) -> dict[str, float | None]:
 
 
 def main() -> int:
-    """Grade the class as the command does, and compare every mark.
-
-    Return the number that differ.
-    """
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place, "submitted")
+    """Grade the class as the command does; return how many marks differ from those by hand."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, out = Path(name, "submitted"), Path(name, "marks")
         wanted = build(folder)
-        front.grade_class(folder, Path(place, "marks"), files.course_folder(), jobs=2)
-        found = {record["student"]: record for record in grading.records(Path(place, "marks"))}
-    wrong = [f"{who}: {found[who]['status']} {found[who]['earned']:g}, wanted {points}"
+        front.grade_class(folder, out, files.course_folder(), jobs=2)
+        marks = {record["student"]: record for record in grading.records(out)}
+    wrong = [f"{who}: {marks[who]['status']} {marks[who]['earned']:g}, wanted {points}"
              for who, points in wanted.items()
-             if (None if found[who]["status"] == "refused" else found[who]["earned"]) != points]
+             if (None if marks[who]["status"] == "refused" else marks[who]["earned"]) != points]
     print("\n".join(wrong) or f"all {len(wanted)} marks are as worked out by hand")
     return len(wrong)
 

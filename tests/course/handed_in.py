@@ -1,7 +1,4 @@
-"""Submissions as files.
-
-The released notebook of an assignment with some cells filled in, changed or gone.
-"""
+"""Submissions as files: the released notebook with some cells filled in, changed or gone."""
 
 import json
 from pathlib import Path
@@ -19,12 +16,7 @@ def released(part: str) -> dict:
 
 
 def filled(part: str, answers: dict[str, str]) -> dict:
-    """Return the released notebook with cells replaced.
-
-    Args:
-        part: id of the assignment.
-        answers: sources by the task's id, such as "a5.2", or by the cell's, such as "given-setup".
-    """
+    """Return the released notebook with cells replaced, by task ("a5.2") or by cell id."""
     notebook = released(part)
     cells = {cell["id"]: cell for cell in notebook["cells"]}
     for name, source in answers.items():
@@ -41,8 +33,8 @@ def solved(part: str, changed: dict[str, str] | None = None) -> dict:
 
 def hand_in(folder: Path, student: str, part: str, notebook: dict | str, name: str = "") -> Path:
     """Write a submission, and return its folder."""
-    wanted = assignment_of(part).name
-    path = folder / student / wanted / (name or f"{wanted}.ipynb")
+    assignment = assignment_of(part).name
+    path = folder / student / assignment / (name or f"{assignment}.ipynb")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(notebook if isinstance(notebook, str) else json.dumps(notebook),
                     encoding="utf-8")

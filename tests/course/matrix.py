@@ -17,8 +17,7 @@ from cca_lab.files import repository
 from tests.course.kinds import Right, Wrong
 
 SECRET = "a seed for tests"
-# Triton has to know before it is imported that it shall interpret; a7 is run in a process that
-# begins so.
+# Triton has to know before it is imported that it shall interpret: a7 has a process that begins so.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 HERE = [part for part in ASSIGNMENTS if INTERPRETED or part != "a7"]
 
@@ -64,8 +63,8 @@ def affected(part: str, changed: set[str]) -> list[CourseTask]:
         tree = ast.parse(source)
         defines[name] = {node.name for node in tree.body
                          if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
-                             target.id for node in tree.body if isinstance(node, ast.Assign)
-                             for target in node.targets if isinstance(target, ast.Name)}
+            target.id for node in tree.body if isinstance(node, ast.Assign)
+            for target in node.targets if isinstance(target, ast.Name)}
         uses[name] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     reached = {cell_of(task) for task in changed}
     while more := {name for name in uses for other in reached
@@ -85,11 +84,8 @@ def files(part: str, scope: dict[str, object]) -> Path:
 def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> dict[str, float]:
     """Return the points that the assignment loses with some answers changed, by property.
 
-    Args:
-        part: the assignment's id.
-        changed: sources by task; what does not depend on them is not checked again. Empty: all is
-            checked.
-        said: gets the messages.
+    What does not depend on the changed tasks is not checked again, unless none is changed. `said`
+    gets the messages.
     """
     scope = types.ModuleType("submission").__dict__
     cells = solved(part) | {cell_of(task): source for task, source in changed.items()}

@@ -1,7 +1,4 @@
-"""Every assignment.
-
-The solved notebook, other right answers, and wrong ones that lose exactly what they should.
-"""
+"""Every assignment: solved, other right answers, and wrong ones that lose what they should."""
 
 import os
 import re

@@ -21,6 +21,8 @@ RELEASE = COURSE / "release" / "a5_cca" / "a5_cca.ipynb"
 QUICK = Limits(seconds=5.0, total=60.0)
 strict = pytest.mark.skipif(sandbox.best() != "bubblewrap",
                             reason="bubblewrap is not installed or does not start here")
+WRONG = next(entry for part, entry in matrix.entries()[1]
+             if (part, entry.what) == ("a5", "one token of the future"))
 
 
 def graded(folder: Path, notebook: dict, assignment=A5, **options) -> grading.Record:
@@ -43,15 +45,12 @@ def test_a_cheat_scores_nothing(what, tmp_path):
 
 @strict
 def test_the_cheats_are_no_strawmen():
-    """What the sandbox hides is there to be found without it.
-
-    The same code then has all points of its task.
-    """
-    scope: dict = {}
-    exec("import torch\n" + CHEATS["import the grader's own oracle"], scope)
-    assert scope["intervals"](6, 0, 2, 2).shape == (6, 3, 2)
-    exec("import torch\n" + CHEATS["scan the heap for the oracle"], scope)
-    assert scope["intervals"](6, 0, 2, 2).any()
+    """What the sandbox hides is there to be found without it."""
+    for what in ("import the grader's own oracle", "scan the heap for the oracle"):
+        scope: dict = {}
+        exec("import torch\n" + CHEATS[what], scope)
+        table = scope["intervals"](6, 0, 2, 2)
+        assert table.shape == (6, 3, 2) and table.any()
 
 
 @pytest.mark.parametrize("kind",
@@ -59,10 +58,8 @@ def test_the_cheats_are_no_strawmen():
 def test_every_kind_of_sandbox_gives_the_same_marks(kind, tmp_path):
     record = graded(tmp_path, handed_in.solved("a5"), kind=kind)
     assert (record["earned"], record["sandbox"], record["notes"]) == (20, kind, [])
-    wrong = next(entry for part, entry in matrix.entries()[1]
-                 if (part, entry.what) == ("a5", "one token of the future"))
-    assert graded(tmp_path, handed_in.solved("a5", matrix.spoilt("a5", wrong)),
-                  kind=kind)["earned"] == 18
+    wrong = handed_in.solved("a5", matrix.spoilt("a5", WRONG))
+    assert graded(tmp_path, wrong, kind=kind)["earned"] == 18
 
 
 @pytest.mark.parametrize("part", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
@@ -111,25 +108,21 @@ def twice(x): return 2 * x
 
 
 def test_a_class(tmp_path, capsys):
-    """The marks are those worked out by hand.
-
-    A second run, and one after an interruption, change nothing.
-    """
-    wanted = classroom.build(tmp_path / "submitted")
-    front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
-    found = {record["student"]: record for record in grading.records(tmp_path / "marks")}
-    assert {who: None if record["status"] == "refused" else record["earned"]
-            for who, record in found.items()} == wanted
-    texts = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
-    (tmp_path / "marks" / "s03" / "a5_cca.json").unlink()  # as if it had been interrupted there
-    (tmp_path / "marks" / "s06" / "a5_cca.json").write_text('{"stude')  # or while it was written
-    begun = (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns
-    front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
-    assert (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
-    again = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
-    assert [path for path in texts if path.suffix in (".csv", ".html")
-            and texts[path] != again[path]] == []
-    page = (tmp_path / "marks" / "s17" / "feedback.html").read_text()
+    """By hand the same marks; a second run, and one after an interruption, change nothing."""
+    submitted, marks = tmp_path / "submitted", tmp_path / "marks"
+    wanted = classroom.build(submitted)
+    front.grade_class(submitted, marks, COURSE, jobs=2)
+    assert {record["student"]: None if record["status"] == "refused" else record["earned"]
+            for record in grading.records(marks)} == wanted
+    texts = {path: path.read_text() for path in marks.rglob("*.*")}
+    (marks / "s03" / "a5_cca.json").unlink()  # as if it had been interrupted there
+    (marks / "s06" / "a5_cca.json").write_text('{"stude')  # or while it was written
+    begun = (marks / "s04" / "a5_cca.json").stat().st_mtime_ns
+    front.grade_class(submitted, marks, COURSE, jobs=2)
+    assert (marks / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
+    assert [path for path, text in texts.items() if path.suffix in (".csv", ".html")
+            and path.read_text() != text] == []
+    page = (marks / "s17" / "feedback.html").read_text()
     assert "18 of 20" in page and "comes later" in page
     assert "only what a row reads is loaded" in page and "load(" not in page
 
@@ -150,10 +143,7 @@ def test_inputs_depend_on_the_secret(tmp_path):
 
 
 def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatch):
-    """Checks take oracles from all of it.
-
-    A hash of `course/` alone would keep marks by a wrong oracle.
-    """
+    """Checks take oracles from all of it: a hash of `course/` alone would keep wrong marks."""
     assert (grading.PACKAGE / "attention").is_dir()
     for name in ("course/tasks.py", "attention/dense.py"):
         (tmp_path / "package" / name).parent.mkdir(parents=True)
@@ -162,8 +152,8 @@ def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatc
 
     def grade(part, *more):
         times.append(part.id)
-        return {"assignment": part.name, "status": "graded", "notes": [], "earned": 0.0, "tasks":
-                    []}
+        return {"assignment": part.name, "status": "graded", "notes": [], "earned": 0.0,
+                "tasks": []}
 
     monkeypatch.setattr(grading, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(grading, "grade", grade)
@@ -185,10 +175,11 @@ def test_a_link_to_another_notebook_is_refused(tmp_path):
 
 
 def test_our_own_failure_costs_nobody_points(tmp_path, monkeypatch):
-    handed_in.hand_in(tmp_path / "submitted", "somebody", "a5", handed_in.solved("a5"))
-    monkeypatch.setattr("cca_lab.course.sandbox.command", lambda *args: ["false"])
-    assert not front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE)
-    assert grading.records(tmp_path / "marks")[0]["status"] == "failed"
+    submitted, marks = tmp_path / "submitted", tmp_path / "marks"
+    handed_in.hand_in(submitted, "somebody", "a5", handed_in.solved("a5"))
+    monkeypatch.setattr(sandbox, "command", lambda *args: ["false"])
+    assert not front.grade_class(submitted, marks, COURSE)
+    assert grading.records(marks)[0]["status"] == "failed"
     monkeypatch.undo()
-    assert front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE)
-    assert grading.records(tmp_path / "marks")[0]["earned"] == 20
+    assert front.grade_class(submitted, marks, COURSE)
+    assert grading.records(marks)[0]["earned"] == 20

@@ -1,7 +1,4 @@
-"""Submissions that want to stop the class, or to carry something out.
-
-Found by an attack, each refused since.
-"""
+"""Submissions that want to stop the class, or to carry something out: each is refused."""
 
 import json
 import os
@@ -29,9 +26,9 @@ posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no such files
 
 def grade(folder: Path, source: str, part: str = "a5", task: str = "a5.2") -> grading.Record:
     assignment = assignment_of(part)
-    place = handed_in.hand_in(folder, "somebody", part, handed_in.filled(part, {task: source}))
-    return grading.grade(assignment, place, COURSE / "release" / assignment.name
-                         / f"{assignment.name}.ipynb", "a seed", Limits(seconds=5, total=40))
+    submitted = handed_in.hand_in(folder, "somebody", part, handed_in.filled(part, {task: source}))
+    return grading.grade(assignment, submitted, front.released(COURSE, assignment), "a seed",
+                         Limits(seconds=5, total=40))
 
 
 def test_a_message_that_cannot_be_written_stops_nobody(tmp_path, capsys):
@@ -63,11 +60,11 @@ def test_files_that_cannot_be_read_stop_nobody(tmp_path):
     link.mkdir()
     (link / "a5_cca").symlink_to("/")
     begun = time.monotonic()
-    found = {path.name: grading.digest(path / "a5_cca") for path in submitted.iterdir()}
-    assert time.monotonic() - begun < 5 and len(found) == 6
+    digests = {path.name: grading.digest(path / "a5_cca") for path in submitted.iterdir()}
+    assert time.monotonic() - begun < 5 and len(digests) == 6
     again = grading.digest(submitted / "alice" / "a5_cca")
     (submitted / "alice" / "a5_cca" / "x").write_text("changed")
-    assert again == found["alice"] != grading.digest(submitted / "alice" / "a5_cca")
+    assert again == digests["alice"] != grading.digest(submitted / "alice" / "a5_cca")
     with pytest.raises(grading.Refused, match="nothing was handed in"):
         grading.read_submission(A5, link / "a5_cca", RELEASE)
 
@@ -119,8 +116,8 @@ def test_a_notebook_of_very_many_cells_is_refused(tmp_path):
 
 
 def test_large_values_are_described_in_a_few_letters():
-    assert describe([[0] * 10**6] * 3) == "a list of 3" and describe(
-        "x" * 10**6) == "a text of 1000000 letters"
+    assert describe([[0] * 10**6] * 3) == "a list of 3"
+    assert describe("x" * 10**6) == "a text of 1000000 letters"
     assert len(describe(list(range(10**6)))) < 30 and describe([1, 2]) == "[1, 2]"
 
 
@@ -144,10 +141,7 @@ def test_no_message_carries_an_input_that_is_not_shown(tmp_path):
 
 @pytest.mark.parametrize("forgets", [True, False])
 def test_a_cache_that_lives_in_a_global_is_found(tmp_path, monkeypatch, forgets):
-    """The state alone must do: the process forgets everything between two steps.
-
-    Else this would have all points.
-    """
+    """The state alone must do: else, if the process forgot nothing, this had all points."""
     if not forgets:
         monkeypatch.setattr(Session, "forget", lambda self: None)
     solved = matrix.solved("a8")["a8-2-answer"]
@@ -172,15 +166,13 @@ def {name}(state, q, k, v, *more):
 def test_nothing_active_is_shown_to_the_teacher(tmp_path):
     notebook = handed_in.solved("a5")
     notebook["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": {}}
-    notebook["cells"].append({"cell_type": "markdown", "id": "x", "source":
-                                  "<script>1</script> [a](javascript:1)",
-                              "metadata": {"nbgrader": {}}, "attachments": {}})
-    notebook["cells"].append({"cell_type": "raw", "id": "y", "source": "<img src=x onerror=1>",
-                              "metadata": {}})
+    notebook["cells"] += [
+        {"cell_type": "markdown", "id": "x", "source": "<script>1</script> [a](javascript:1)",
+         "metadata": {"nbgrader": {}}, "attachments": {}},
+        {"cell_type": "raw", "id": "y", "source": "<img src=x onerror=1>", "metadata": {}}]
     folder = handed_in.hand_in(tmp_path, "somebody", "a5", notebook)
     reports.show(folder, A5, tmp_path / "shown")
     text = (tmp_path / "shown" / "a5_cca.ipynb").read_text()
-    assert "<script" not in text and "<img" not in text and "](" not in text.split(
-        "javascript")[0][-5:]
-    assert "widgets" not in text
+    assert "<script" not in text and "<img" not in text and "widgets" not in text
+    assert "](" not in text.split("javascript")[0][-5:]
     nbformat.validate(nbformat.reads(text, 4))

@@ -1,7 +1,4 @@
-"""With nbgrader itself.
-
-Its own release is ours, its autograding agrees on honest work, formgrader gets our marks.
-"""
+"""With nbgrader itself: its release is ours, it gives honest work our marks, and keeps them."""
 
 import os
 import shutil
@@ -63,9 +60,9 @@ def test_our_marks_go_into_its_database(course):
     for _ in range(2):  # the second time changes nothing
         reports.export(records, course, course / "gradebook.db", course / "submitted")
         with reports.opened(course / "gradebook.db") as book:
-            found = {entry.student.id: (entry.score, entry.needs_manual_grade)
+            marks = {entry.student.id: (entry.score, entry.needs_manual_grade)
                      for entry in book.assignment_submissions("a5_cca")}
-        assert found == {"ann": (20, False), "bob": (0, False)}
+        assert marks == {"ann": (20, False), "bob": (0, False)}
     with reports.opened(course / "gradebook.db") as book:
         book.find_grade("a5-2-check", "a5_cca", "a5_cca", "ann").manual_score = 1.0
         book.db.commit()

@@ -1,7 +1,4 @@
-"""The notebooks that students open.
-
-Made from the solved ones, current, and without a trace of a solution.
-"""
+"""The notebooks that students open: made from the solved ones, without a trace of a solution."""
 
 import json
 import re
@@ -97,9 +94,9 @@ def test_the_untouched_release_scores_nothing(part):
             exec(cell.source, scope)
     for task in part.tasks:
         if task.properties and not task.files:
-            found = list(marks_of(task, local(task, scope[task.answer]), matrix.SECRET))
-            assert sum(finding.earned for finding in found) == 0
-            assert all(isinstance(finding.error, NotImplementedError) for finding in found), task.id
+            marks = list(marks_of(task, local(task, scope[task.answer]), matrix.SECRET))
+            assert sum(mark.earned for mark in marks) == 0
+            assert all(isinstance(mark.error, NotImplementedError) for mark in marks), task.id
 
 
 @every
@@ -121,15 +118,11 @@ def test_links_lead_somewhere(part):
         assert target.startswith("http") or (folder / target).exists(), target
 
 
-@pytest.mark.parametrize("part",
-                         [part for part in ASSIGNMENTS.values()
-                          if not any(task.files for task in part.tasks)],
+@pytest.mark.parametrize("part", [part for part in ASSIGNMENTS.values()
+                                  if not any(task.files for task in part.tasks)],
                          ids=lambda part: part.id)
 def test_every_cell_of_a_solved_notebook_runs(part, tmp_path):
-    """In a kernel, as a teacher would: checks, hidden tests and pictures.
-
-    A10 needs a model that was trained.
-    """
+    """In a kernel, as a teacher would: checks, hidden tests and pictures; a10 asks for a model."""
     if part.id == "a7" and not find_spec("triton"):
         pytest.skip("there is no Triton for this system")
     notebook = release.read(COURSE, part)

@@ -1,7 +1,4 @@
-"""The notebooks to work in.
-
-Made from the committed ones, without what spoils, and never over a reader's own.
-"""
+"""The notebooks to work in: made without what spoils, and never over a reader's own."""
 
 import ast
 import copy
@@ -49,8 +46,8 @@ def test_the_solution_is_folded_below_its_stub():
 
 def test_outputs_go_and_the_committed_notebook_stays():
     source = written("# T", "1 + 1")
-    source.cells[1].outputs, source.cells[1].execution_count = [nbformat.v4.new_output("stream",
-                                                                                       text="2")], 1
+    source.cells[1].outputs = [nbformat.v4.new_output("stream", text="2")]
+    source.cells[1].execution_count = 1
     before = copy.deepcopy(source)
     made = to_work_in(source)
     assert made.cells[1].outputs == [] and made.cells[1].execution_count is None
@@ -60,18 +57,18 @@ def test_outputs_go_and_the_committed_notebook_stays():
 def test_links_to_other_folders_are_kept():
     made = to_work_in(written("# T\n[a](../docs/claims.md) [b](01_x.ipynb) "
                               "[c](https://example.org/../x)"), up="../..")
-    assert made.cells[
-        0].source == "# T\n[a](../../docs/claims.md) [b](01_x.ipynb) [c](https://example.org/../x)"
+    assert made.cells[0].source == ("# T\n[a](../../docs/claims.md) [b](01_x.ipynb) "
+                                    "[c](https://example.org/../x)")
 
 
 def test_a_file_of_the_reader_is_never_replaced(tmp_path):
     new, left = build(files.notebooks_folder(), tmp_path / "mine")
     assert len(new) == len(NOTEBOOKS) and not left
-    own = tmp_path / "mine" / NOTEBOOKS[0].name
-    own.write_text("mine")
+    kept = tmp_path / "mine" / NOTEBOOKS[0].name
+    kept.write_text("mine")
     (tmp_path / "mine" / NOTEBOOKS[1].name).unlink()
     new, left = build(files.notebooks_folder(), tmp_path / "mine")
-    assert [path.name for path in new] == [NOTEBOOKS[1].name] and own.read_text() == "mine"
+    assert [path.name for path in new] == [NOTEBOOKS[1].name] and kept.read_text() == "mine"
     assert len(left) == len(NOTEBOOKS) - 1
 
 
@@ -102,19 +99,19 @@ def test_each_turn_of_a_notebook_is_in_one_cell_with_its_solution(path):
     calls, cells = used_turns(path)
     assert sorted(calls) == sorted(name for name in TURNS if name.startswith(path.stem[:2]))
     for cell in cells:
-        assert cell.source.count(BEGIN) == cell.source.count(END) == cell.source.count(
-            "your_turn(\""), cell.source
+        counts = {cell.source.count(text) for text in (BEGIN, END, 'your_turn("')}
+        assert len(counts) == 1, cell.source
         assert "Hint:" in cell.source or BEGIN not in cell.source, f"no hint in {cell.source}"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_other_cell_needs_what_the_reader_writes(path):
     _, cells = used_turns(path)
-    own = {node.name for cell in cells if BEGIN in cell.source
+    turn = {node.name for cell in cells if BEGIN in cell.source
            for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)}
     names = {node.id for cell in cells if BEGIN not in cell.source
              for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
-    assert not own & names
+    assert not turn & names
 
 
 @pytest.mark.slow

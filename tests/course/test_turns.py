@@ -13,8 +13,8 @@ from cca_lab.course.registry import ASSIGNMENTS, TURNS
 from cca_lab.course.tasks import marks_of
 
 MODULES = {name[:2]: import_module(f"tests.course.turns.nb{name[:2]}") for name in TURNS}
-WRONG = [(name, what, *found) for name in TURNS
-         for what, found in MODULES[name[:2]].WRONG[name].items()]
+WRONG = [(name, what, *wrong) for name in TURNS
+         for what, wrong in MODULES[name[:2]].WRONG[name].items()]
 
 
 def test_ids_name_their_notebook_and_differ_from_the_assignments():
@@ -33,7 +33,6 @@ def test_a_turn_takes_minutes_and_has_two_wrong_answers(task):
 @pytest.mark.parametrize("name, what, answer, words", WRONG,
                          ids=[f"{row[0]} {row[1]}" for row in WRONG])
 def test_a_wrong_answer_is_told_what_is_wrong(name, what, answer, words):
-    found = list(marks_of(TURNS[name], answer))
-    messages = [finding.message for finding in found if not finding.full]
+    messages = [mark.message for mark in marks_of(TURNS[name], answer) if not mark.full]
     assert messages, f"{what} passes"
     assert any(words in message for message in messages), messages

@@ -32,8 +32,8 @@ def test_tensors_cross_by_value(dtype, shape):
 
 def test_a_view_says_what_memory_it_keeps():
     base = torch.zeros(100)
-    assert wire.by_value(base[:2]).kept_bytes == 400 and wire.by_value(
-        base[:2].clone()).kept_bytes == 8
+    assert wire.by_value(base[:2]).kept_bytes == 400
+    assert wire.by_value(base[:2].clone()).kept_bytes == 8
 
 
 def test_functions_are_called_on_the_other_side_with_copies():
@@ -55,9 +55,8 @@ def test_numbers_of_other_libraries_become_plain_ones():
     assert torch.equal(got, torch.arange(6.0, dtype=torch.float64).reshape(2, 3).T)
 
 
-@pytest.mark.parametrize("value",
-                         [object(), {1: 2}, {"x": {3, 4}}, print,
-                          torch.zeros(2, dtype=torch.complex64)],
+@pytest.mark.parametrize("value", [object(), {1: 2}, {"x": {3, 4}}, print,
+                                   torch.zeros(2, dtype=torch.complex64)],
                          ids=lambda value: type(value).__name__)
 def test_everything_else_is_refused(value):
     with pytest.raises(TypeError):
@@ -72,13 +71,11 @@ def test_a_tensor_of_another_class_becomes_a_plain_one():
     assert type(wire.by_value(torch.zeros(2).as_subclass(Yes))) is torch.Tensor
 
 
-@pytest.mark.parametrize("data",
-                         [b"", b"\0" * 8, pickle.dumps(print), b"\xff" * 64, wire.pack([1])[:-1],
-                          wire.pack(torch.zeros(3))[:-4],
-                          len(b'{"tensor": 7}').to_bytes(8, "big") + b'{"tensor": 7}',
-                          len(b"[1]").to_bytes(8, "big") + b"[1]",
-                          len(b'{"function": 0}').to_bytes(8, "big") + b'{"function": 0}',
-                          (9 * 10**5).to_bytes(8, "big") + b'{"list":[' * 10**5])
+@pytest.mark.parametrize("data", [
+    b"", b"\0" * 8, pickle.dumps(print), b"\xff" * 64, wire.pack([1])[:-1],
+    wire.pack(torch.zeros(3))[:-4], (9 * 10**5).to_bytes(8, "big") + b'{"list":[' * 10**5,
+    *(len(text).to_bytes(8, "big") + text for text in (b'{"tensor": 7}', b"[1]",
+                                                       b'{"function": 0}'))])
 def test_other_bytes_are_no_message(data):
     with pytest.raises(ValueError, match="no message"):
         wire.unpack(data)
