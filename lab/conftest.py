@@ -12,7 +12,7 @@ from cca_lab.course.registry import ASSIGNMENTS
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make a marker of each assignment and task."""
-    for part in ASSIGNMENTS.values():
-        config.addinivalue_line("markers", f"{part.id}: {part.title}")
-        for task in part.tasks:
+    for assignment in ASSIGNMENTS.values():
+        config.addinivalue_line("markers", f"{assignment.id}: {assignment.title}")
+        for task in assignment.tasks:
             config.addinivalue_line("markers", f"{task.id.replace('.', '_')}: {task.title}")

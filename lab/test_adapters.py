@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from cca_lab.course.cell import local
-from cca_lab.course.tasks import marks_of
 from cca_lab.course.registry import ASSIGNMENTS
-from cca_lab.course.tasks import Property, CourseTask
+from cca_lab.course.tasks import CourseTask, Property, marks_of
 
 SPEC = importlib.util.spec_from_file_location("adapters", Path(__file__).with_name("adapters.py"))
 ADAPTERS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(ADAPTERS)
 
 CASES = [pytest.param(task, shown, id=f"{task.id} {shown.name}", marks=[
-             getattr(pytest.mark, assignment.id), getattr(pytest.mark, task.id.replace(".", "_"))])
+    getattr(pytest.mark, assignment.id), getattr(pytest.mark, task.id.replace(".", "_"))])
          for assignment in ASSIGNMENTS.values() for task in assignment.tasks
          for shown in task.properties if not shown.hidden]
 

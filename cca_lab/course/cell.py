@@ -7,7 +7,7 @@ import ast
 import inspect
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -73,12 +73,8 @@ def your_turn(task_id: str, answer: Answer) -> None:
         return
     wrong = [mark for mark in marks if not mark.full]
     written(task_id, task.title, not wrong)
-    lines, before = [f"{task_id} {task.title}{'' if wrong else ': done'}"], ""
-    for mark in marks if wrong else ():
-        lines += told("no  " if mark in wrong else "ok  ", mark.property.name, mark.message,
-                      before)
-        before = mark.message
-    print("\n".join(lines), flush=True)
+    print("\n".join([f"{task_id} {task.title}", *lines_of(map(row_of, marks), marked=False)])
+          if wrong else f"{task_id} {task.title}: done", flush=True)
     raise_what(task_id, wrong)
 
 
@@ -95,30 +91,34 @@ def points(task_id: str, answer: Answer | str | Path) -> float:
 
 def report(task: CourseTask, marks: list[Mark]) -> list[str]:
     """Return the lines that say what each property earned."""
-    lines, before = [f"{task.id} {task.title}"], ""
-    for mark in marks:
-        lines += lines_of(mark.property.name, mark.earned, mark.property.points, mark.message,
-                          before)
-        before = mark.message
-    earned = sum(mark.earned for mark in marks)
-    last = f"  {earned:g} of {task.points} points"
+    last = f"  {sum(mark.earned for mark in marks):g} of {task.points} points"
     if task.unseen:
         last += f"; {task.unseen} of the {task.points} behind tests that are not shown"
-    return [*lines, last + ". Marks are given on other inputs."]
+    return [f"{task.id} {task.title}", *lines_of(map(row_of, marks)),
+            last + ". Marks are given on other inputs."]
 
 
-def lines_of(name: str, earned: float, points: float, message: str, before: str = "") -> list[str]:
-    """Return the lines of one property with its points."""
-    sign = "ok  " if earned >= points else "part" if earned else "no  "
-    return told(sign, f"{name} ({earned:g} of {points:g})", message, before)
+Row = tuple[str, float, float, str]  # a property's name, what it earned, its points, a message
 
 
-def told(sign: str, what: str, message: str, before: str = "") -> list[str]:
-    """Return a property's line with its message below; "the same" if it repeats the one before."""
-    head = f"  {sign} {what}"
-    if message and message == before:
-        return [f"{head}: the same"]
-    return [head, *textwrap.wrap(message, 100, initial_indent=" " * 7, subsequent_indent=" " * 7)]
+def row_of(mark: Mark) -> Row:
+    """Return a mark as a row of `lines_of`."""
+    return mark.property.name, mark.earned, mark.property.points, mark.message
+
+
+def lines_of(rows: Iterable[Row], *, marked: bool = True) -> list[str]:
+    """Return a line for each property, its points if `marked`, and below it its message, once."""
+    lines, before = [], ""
+    for name, earned, points, message in rows:
+        sign = "ok  " if earned >= points else "part" if earned else "no  "
+        head = f"  {sign} {name}" + (f" ({earned:g} of {points:g})" if marked else "")
+        if message and message == before:
+            lines.append(f"{head}: the same")
+        else:
+            lines += [head, *textwrap.wrap(message, 100, initial_indent=" " * 7,
+                                           subsequent_indent=" " * 7)]
+        before = message
+    return lines
 
 
 def local(task: CourseTask, answer: Answer | str | Path, *, note: bool = True) -> Answer:

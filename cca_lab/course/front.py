@@ -89,11 +89,8 @@ def progress(assignment: Assignment, record: Record) -> list[str]:
         if all(finding["unwritten"] for finding in task["findings"]):
             lines.append("  not written yet")
             continue
-        before = ""
-        for finding in task["findings"]:
-            lines += lines_of(finding["name"], finding["earned"], finding["points"],
-                              finding["message"], before)
-            before = finding["message"]
+        lines += lines_of((finding["name"], finding["earned"], finding["points"],
+                           finding["message"]) for finding in task["findings"])
         if unseen := task["points"] - sum(finding["points"] for finding in task["findings"]):
             lines.append(f"       not shown ({unseen})")
     unseen = sum(task.unseen for task in assignment.tasks)

@@ -261,8 +261,12 @@ class Session:
 
     def stop(self) -> None:
         """End the child and all that it started."""
-        if self._process is not None:
-            kill(self._process)
+        if self._process is not None:  # in a sandbox, its first process takes all others with it
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                self._process.kill()
+            self._process.wait()
         if self._link is not None:
             self._link.close()
         if self._scratch is not None:
@@ -323,15 +327,6 @@ class Session:
 
 class Ended(Exception):
     """Why the child had to be stopped, or stopped itself."""
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group; inside a sandbox, its first process takes all others with it."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
-    process.wait()
 
 
 def packed(message: dict[str, Any], wrong: str, number: wire.Number | None = None) -> bytes:

@@ -8,8 +8,8 @@ from torch import Tensor
 from cca_lab.course.compare import need_close
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
-# 00.1: the act of attention
 
+# 00.1: the act of attention
 def check_mean(answer: Answer, draw: Draw) -> None:
     """Against a loop over the tokens."""
     for length, width in [(3, 2), (5, 3), (1, 2), (7, 1)]:
@@ -32,7 +32,6 @@ def check_mean(answer: Answer, draw: Draw) -> None:
 
 
 # 00.2: the columns, as a matrix
-
 def check_matrix(answer: Answer, draw: Draw) -> None:
     """Against the matrix of a comparison: token t is in group t // group."""
     for length, group in [(5, 2), (6, 3), (11, 4), (3, 5), (4, 1)]:

@@ -24,7 +24,6 @@ def _hidden(scores: Tensor, seen: Tensor) -> Tensor:
 
 
 # 01.2: the causal mask
-
 def check_mask(answer: Answer, draw: Draw) -> None:
     """Against a softmax of each row's own scores."""
     for length in (4, 7, 1):
@@ -62,7 +61,6 @@ def check_large(answer: Answer, draw: Draw) -> None:
 
 
 # 01.3: a test for leaks
-
 def _masked(weights: Callable[[Tensor, Tensor], Tensor]) -> Attention:
     """Return attention whose weights are a function of the scores and of the mask of the past."""
     return lambda q, k, v: weights(q @ k.T / q.shape[1] ** 0.5, _past(len(q))) @ v
@@ -114,7 +112,6 @@ def _verdict(answer: Answer, attention: Attention, q: Tensor, k: Tensor, v: Tens
 
 
 # 01.6: one step of the online softmax
-
 def check_step(answer: Answer, draw: Draw) -> None:
     """Each step against the definition, from the right state before it."""
     for length, width, large in [(6, 2, 1.0), (5, 3, 2000.0)]:

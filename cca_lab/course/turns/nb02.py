@@ -18,7 +18,6 @@ def _causal(scores: Tensor) -> Tensor:
 
 
 # 02.2: keys that hold a given part of a row
-
 def _count(weights: list[float], mass: float) -> int:
     """Return after how many weights, in the order they come, the sum reaches the mass."""
     return next((n for n in range(1, len(weights)) if sum(weights[:n]) >= mass - ROUNDING),
@@ -59,7 +58,6 @@ def check_edges(answer: Answer, draw: Draw) -> None:
 
 
 # 02.4: choose a token on some rows, test it on later ones
-
 def _choose(weights: Tensor, tokens: range, rows: range) -> int:
     """Return the token that the rows read most, in units of an even share."""
     total = {t: sum(float(weights[i, t]) * (i + 1) for i in rows) for t in tokens}
@@ -183,7 +181,6 @@ def _two(got: Any) -> tuple[Any, Any]:
 
 
 # 02.8: the weight beyond a window
-
 def _beyond(weights: Tensor, window: int, sinks: int = 0) -> Tensor:
     """Add the weights of all tokens that are older than the window and no sinks, one by one."""
     rows = [[float(weights[i, t]) for t in range(sinks, i - window + 1)]

@@ -26,7 +26,6 @@ def _law(draw: Draw, length: int) -> Law:
 
 
 # 03.2: the chance of a sparse row
-
 def _sparse_chances(law: Law, rho: float) -> tuple[float, dict[str, float]]:
     """Return P_sparse, and what usual mistakes make of it."""
     length = len(law[0][1])
@@ -65,7 +64,6 @@ def check_chance(answer: Answer, draw: Draw) -> None:
 
 
 # 03.6: the corrected bound
-
 def check_bound(answer: Answer, draw: Draw) -> None:
     """Laws of any dependence, at points that equal some X; best over the points."""
     first: Law = [(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])]
@@ -114,7 +112,6 @@ _FORMS: dict[str, Callable[[Law, float, float], float]] = {
 
 
 # 03.8: a sparse row that needs most of its tokens
-
 def check_row(answer: Answer, draw: Draw) -> None:
     """Its length, its sum, its largest weight, and how many tokens hold 90 % of it."""
     for length, rho in [(1000, 0.01), (100, 0.08), (300, 0.05), (draw.randint(400, 900), 0.02)]:

@@ -15,7 +15,6 @@ SINGULAR = 1e10  # no condition number below is that large
 
 
 # 04.2: the variance of one weight
-
 def _other_variances(weights: list[float], j: int) -> dict[str, float]:
     """Return what usual mistakes make of the variance."""
     weight_j, squares = weights[j], sum(weight**2 for weight in weights)
@@ -55,7 +54,6 @@ def check_variance(answer: Answer, draw: Draw) -> None:
 
 
 # 04.4: the noise on a group's logit
-
 def _mean(logits: Sequence[float]) -> float:
     return sum(logits) / len(logits)
 
@@ -121,7 +119,6 @@ def check_factor(answer: Answer, draw: Draw) -> None:
 
 
 # 04.8: condition numbers of both Hessians
-
 def _kappa(values: Tensor) -> float:
     spectrum = torch.linalg.svdvals(values) ** 2
     return float(spectrum[0] / spectrum[-1])

@@ -23,7 +23,6 @@ def _two(got: Any, what: str) -> tuple[Any, Any]:
 
 
 # 05.2: the core of one group
-
 def pooled(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Pair:
     """Return the core key and the core value of one group, member by member."""
     powers = [math.exp(scale * float((q[-1] * key).sum())) for key in k]
@@ -70,7 +69,6 @@ def check_core(answer: Answer, draw: Draw) -> None:
 
 
 # 05.3: what a row reads
-
 def check_reads(answer: Answer, draw: Draw) -> None:
     """Every row of a few settings, against counting groups that lie behind the window."""
     settings = [(3, 4), (4, 2), (5, 12), (1, 1), (draw.randint(2, 9), draw.randint(2, 20))]
@@ -123,7 +121,6 @@ def _need_first(got: float, cores: int, row: int, group: int, window: int) -> No
 
 
 # 05.8: the cores of all groups, by a kernel
-
 def _by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
                  score: float | None = -math.inf, masked: bool = True,
                  judge: int | None = None) -> Pair:

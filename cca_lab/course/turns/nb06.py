@@ -9,9 +9,8 @@ from torch import Tensor
 from cca_lab.course.compare import cause_of, describe, need_close, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
+
 # 06.2: importance
-
-
 def _attention(draw: Draw, length: int) -> Tensor:
     """Return random weights of full causal attention, (L, L)."""
     later = torch.ones(length, length).triu(1).bool()
@@ -119,7 +118,6 @@ def reading(answer: Answer, draw: Draw) -> None:
 
 
 # 06.7: importance from some rows
-
 def sampled(answer: Answer, draw: Draw) -> None:
     """Against counting; tokens that no sampled row can see must be infinite."""
     for length, rows in [(4, [0, 2]), (9, [2, 5, 6]), (12, [11]), (10, [0, 1, 9])]:

@@ -9,9 +9,8 @@ from torch import Tensor
 from cca_lab.course.compare import cause_of, describe, need_close
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
+
 # 07.2: what a row reads
-
-
 def _columns(row: int, slots: int, segment: int, *,
              full: Callable[[int, int], bool] = lambda held, slots: held > slots,
              late: int = 0, count_slots: bool = True) -> tuple[int, int]:
@@ -64,7 +63,6 @@ def reads(answer: Answer, draw: Draw) -> None:
 
 
 # 07.5: mixing weights
-
 def _ratio(positive: Tensor, dim: int = 1) -> Tensor:
     total = positive.sum(dim, keepdim=True)
     return torch.where(total == 0, 1 / positive.shape[dim],

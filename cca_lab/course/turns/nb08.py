@@ -20,7 +20,6 @@ def _need_list(got: Any, wanted: list[int], what: str, causes: dict[str, Sequenc
 
 
 # 08.2: which tokens H2O keeps
-
 def keep(scores: Sequence[float], heavy: int, recent: int, *, old_wins: bool = False,
          lightest: bool = False, in_order: bool = True) -> list[int]:
     """Return the tokens that are kept; options are mistakes."""
@@ -61,7 +60,6 @@ def kept(answer: Answer, draw: Draw) -> None:
 
 
 # 08.5: what a row reads of columns and diagonals in blocks
-
 def tokens_of(columns: Sequence[int], offsets: Sequence[int], last: int, low: int,
               high: int) -> list[int]:
     """Return, up to `last`, the columns and each diagonal o's tokens low - o to high - o - 1."""
@@ -104,7 +102,6 @@ def in_blocks(answer: Answer, draw: Draw) -> None:
 
 
 # 08.8: shifted blocks without wrap-around
-
 def first_token(row: int, group: int) -> int:
     """Return the first token of the row's shifted block, by going back to its border."""
     while row > 0 and (row - group // 2) % group:

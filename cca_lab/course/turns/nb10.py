@@ -3,8 +3,8 @@
 from cca_lab.course.compare import need_equal, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
-# 10.2: the pairs of all rows
 
+# 10.2: the pairs of all rows
 def count(answer: Answer, draw: Draw) -> None:
     """Against a list of rows; the first size tells the usual mistakes apart."""
     sizes = [(9, 3, 3), (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2)]
@@ -33,7 +33,6 @@ def count(answer: Answer, draw: Draw) -> None:
 
 
 # 10.6: what a cache keeps
-
 def kept(answer: Answer, draw: Draw) -> None:
     """Against counting up from an empty cache."""
     sizes = [(9, 4, 3), (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32)]
@@ -64,7 +63,6 @@ def kept(answer: Answer, draw: Draw) -> None:
 
 
 # 10.8: where attention is half of the work
-
 def half(answer: Answer, draw: Draw) -> None:
     """Against trying one length after the other."""
     sizes = [(8, 21), (3, 5), (1, 2)]

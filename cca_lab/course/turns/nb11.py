@@ -12,7 +12,6 @@ NAME = "turn 11.3"  # of the answer in transformers' table
 
 
 # 11.3: an attention that a model can call
-
 def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float, *, seen: int = 0,
            axis: int = -1) -> Tensor:
     """Return causal attention (B, H, L, D); row i sees tokens to i + seen, softmax over `axis`."""
@@ -85,7 +84,6 @@ def _models() -> dict[str, Any]:
 
 
 # 11.6: groups beside padding
-
 def grouped(answer: Answer, draw: Draw) -> None:
     """Texts of different lengths with padding in front."""
     batches = [([3, 5], 2, 5), ([7, 1, 4], 3, 7), ([6, 6], 4, 6), ([2], 3, 9)]

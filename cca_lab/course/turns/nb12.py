@@ -6,8 +6,8 @@ from torch import Tensor
 from cca_lab.course.compare import describe, need_close, need_equal, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
-# 12.2: the groups that hold a document
 
+# 12.2: the groups that hold a document
 def check_groups(answer: Answer, draw: Draw) -> None:
     """Against asking every token of the document."""
     examples = [(6, 8, 4), (8, 8, 8), (9, 8, 8), (7, 2, 8), (0, 1, 5), (15, 1, 16)]
@@ -40,7 +40,6 @@ def _why(got: list[int], first: int, length: int, group: int) -> str:
 
 
 # 12.4: a score that shows a lucky place
-
 def check_by_offset(answer: Answer, draw: Draw) -> None:
     """Answers at offsets with different numbers of questions; every offset counts the same."""
     for counts in ((2, 2), (8, 2, 2), (3, 1, 5, 4)):
@@ -71,7 +70,6 @@ def check_by_offset(answer: Answer, draw: Draw) -> None:
 
 
 # 12.5: how a row reads one token
-
 def check_weight(answer: Answer, draw: Draw) -> None:
     """Every token of a row, against the matrix of what each column is made of."""
     for cores, group, raw in [(3, 4, 5), (2, 3, 4), (1, 1, 2), (0, 4, 3)]:

@@ -8,9 +8,8 @@ from torch import Tensor
 from cca_lab.course.compare import need_close, need_items, need_same, need_tensor
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
+
 # 13.2: a step of StreamingLLM
-
-
 def _attended(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     return torch.softmax(scale * (keys @ query), dim=0) @ values
 
@@ -75,7 +74,6 @@ def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> 
 
 
 # 13.4: the mask of a chunk
-
 def chunks(answer: Answer, draw: Draw) -> None:
     """Small tables."""
     for past, chunk in [(2, 3), (0, 4), (5, 1), (3, 2), (draw.randint(1, 6), draw.randint(2, 6))]:

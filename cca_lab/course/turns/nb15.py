@@ -3,8 +3,8 @@
 from cca_lab.course.compare import need_equal
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
-# 15.3: operations a byte
 
+# 15.3: operations a byte
 def intensity(answer: Answer, draw: Draw) -> None:
     """The last rows of a text, one to all; the first size tells the usual mistakes apart."""
     sizes = [(3, 7, 5, 2), (1, 1024, 64, 4), (1024, 1024, 64, 4)]
@@ -36,7 +36,6 @@ def intensity(answer: Answer, draw: Draw) -> None:
 
 
 # 15.4: what blocks compute
-
 def _tiles(length: int, block: int) -> list[tuple[range, range]]:
     """Return the rows and columns of all tiles."""
     edges = [range(first, min(first + block, length)) for first in range(0, length, block)]
@@ -82,7 +81,6 @@ def computed(answer: Answer, draw: Draw) -> None:
 
 
 # 15.9: Amdahl's law, backwards
-
 def share(answer: Answer, draw: Draw) -> None:
     """From the law forwards: a share and a gain, and the speed-up that they give."""
     known = [(0.5, 2.0), (0.9, 10.0), (0.25, 4.0)]
