@@ -108,7 +108,7 @@ def test_each_turn_of_a_notebook_is_in_one_cell_with_its_solution(path):
 def test_no_other_cell_needs_what_the_reader_writes(path):
     _, cells = used_turns(path)
     turn = {node.name for cell in cells if BEGIN in cell.source
-           for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)}
+            for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)}
     names = {node.id for cell in cells if BEGIN not in cell.source
              for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
     assert not turn & names
