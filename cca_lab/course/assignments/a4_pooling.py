@@ -288,7 +288,7 @@ def wrong_gradients(inputs: tuple[Tensor, ...],
 
 def gradients(answer: Answer, draw: Draw, which: str) -> None:
     """Compare one of the three gradients with automatic differentiation."""
-    sizes = [(2, 1, 1), (1, 2, 2), (3, 2, 1), (5, 4, 3)]
+    sizes: list[tuple[int, ...]] = [(2, 1, 1), (1, 2, 2), (3, 2, 1), (5, 4, 3)]
     if draw.secret:
         sizes = [(2, 1, 1), *draw.sizes(6, (1, 7), (1, 5), (1, 5))]
     for group, dim, out in sizes:
@@ -331,7 +331,7 @@ def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int,
 
 def moves(answer: Answer, draw: Draw, kinds: tuple[str, ...]) -> None:
     """Compare the prediction with edits: every token in turn, every row measured."""
-    sizes = [(1, 1, 1), (2, 1, 1), (5, 2, 1), (7, 3, 1), (8, 2, 3)]
+    sizes: list[tuple[int, ...]] = [(1, 1, 1), (2, 1, 1), (5, 2, 1), (7, 3, 1), (8, 2, 3)]
     if draw.secret:
         sizes = [(1, 1, 1), (4, 1, 2), *draw.sizes(4, (5, 12), (2, 4), (1, 4))]
     for length, group, window in sizes:
