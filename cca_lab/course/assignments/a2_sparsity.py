@@ -490,7 +490,7 @@ def law_of(got: Any) -> tuple[list[Fraction], list[Fraction], int, Fraction, Fra
     if min(chances) < Fraction(1, 20) - Fraction(1, 10**6):
         raise Mistake(f"the smallest chance is {float(min(chances)):g}, wanted chances of at least "
                       "0.05")
-    if abs(sum(chances) - 1) > Fraction(1e-6):
+    if abs(sum(chances, Fraction(0)) - 1) > 1e-6:
         raise Mistake(f"the chances sum to {float(sum(chances)):.7g}, wanted 1")
     if length != int(length) or not 2 <= length or len(values) ** length > 20000:
         raise Mistake(f"length is {length:g}, wanted an integer of 2 or more, with at most 20000 "
