@@ -37,17 +37,20 @@ def a1_1() -> dict:
     raise NotImplementedError
 
 
-def a1_2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slopes: torch.Tensor, sinks: torch.Tensor, scale: float) -> torch.Tensor:
+def a1_2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slopes: torch.Tensor,
+         sinks: torch.Tensor, scale: float) -> torch.Tensor:
     """loops: Return the outputs (B, H, L, E), float64."""
     raise NotImplementedError
 
 
 def a1_3(one: tuple, two: tuple) -> tuple:
-    """merge: Return the part of all keys of two parts: (maximum (R,), sum (R,), accumulator (R, E)), float64."""
+    """merge: Return the part of all keys of two parts: (maximum (R,), sum (R,), accumulator (R,
+    E)), float64."""
     raise NotImplementedError
 
 
-def a1_4(q: torch.Tensor, load, row_tile: int, key_tile: int, scale: float, slope: float, sink: float) -> torch.Tensor:
+def a1_4(q: torch.Tensor, load, row_tile: int, key_tile: int, scale: float, slope: float,
+         sink: float) -> torch.Tensor:
     """tiled: Return the outputs (L, E), float64, by the rule above."""
     raise NotImplementedError
 
@@ -75,12 +78,14 @@ def a2_1() -> dict:
 
 
 def a2_2(maps: torch.Tensor, mass: float, sinks: int) -> torch.Tensor:
-    """keys_for_share: Return int64 (..., L): the fewest keys after the sinks that hold the share `mass` of what these hold."""
+    """keys_for_share: Return int64 (..., L): the fewest keys after the sinks that hold the share
+    `mass` of what these hold."""
     raise NotImplementedError
 
 
 def a2_3(maps: torch.Tensor, windows: list[int]) -> torch.Tensor:
-    """lost_beyond: Return (..., n): for each of n windows the mean loss over the rows that have a token beyond it."""
+    """lost_beyond: Return (..., n): for each of n windows the mean loss over the rows that have a
+    token beyond it."""
     raise NotImplementedError
 
 
@@ -90,22 +95,26 @@ def a2_4(maps: torch.Tensor, first: int, split: int, top: int) -> torch.Tensor:
 
 
 def a2_5(tokens: int, top: int) -> float:
-    """noise_lift: Return the mean lift of the `top` heaviest of `tokens` exponential weights, 1 <= top <= tokens <= 10 000."""
+    """noise_lift: Return the mean lift of the `top` heaviest of `tokens` exponential weights, 1 <=
+    top <= tokens <= 10 000."""
     raise NotImplementedError
 
 
 def a2_6(logits: torch.Tensor, rho: float, level: float) -> tuple[float, float, float]:
-    """estimate: Return the share of sparse rows, and the low and the high end of an interval for P_sparse."""
+    """estimate: Return the share of sparse rows, and the low and the high end of an interval for
+    P_sparse."""
     raise NotImplementedError
 
 
 def a2_7() -> dict:
-    """too_much: Return "values" and "chances" (lists of numbers), "length" (an integer), "rho" and "x" (numbers)."""
+    """too_much: Return "values" and "chances" (lists of numbers), "length" (an integer), "rho" and
+    "x" (numbers)."""
     raise NotImplementedError
 
 
 def a2_8(large: float, chance: float, length: int, rho: float, x: float) -> dict:
-    """two_values: Return "sparse", the exact P_sparse, and "repaired", the right side of the repaired bound at x."""
+    """two_values: Return "sparse", the exact P_sparse, and "repaired", the right side of the
+    repaired bound at x."""
     raise NotImplementedError
 
 # a3: Group coding: the noise factors, and the right Hessian
@@ -117,12 +126,14 @@ def a3_1() -> dict:
 
 
 def a3_2(pool: torch.Tensor, covariance: torch.Tensor) -> float:
-    """noise_factor: Return the pooled noise's variance, divided by the mean variance of a token; pool (m,), covariance (m, m)."""
+    """noise_factor: Return the pooled noise's variance, divided by the mean variance of a token;
+    pool (m,), covariance (m, m)."""
     raise NotImplementedError
 
 
 def a3_3(covariance: torch.Tensor) -> torch.Tensor:
-    """best_pool: Return the weights (m,), sum 1, of least pooled variance; covariance (m, m), m of 1 or more."""
+    """best_pool: Return the weights (m,), sum 1, of least pooled variance; covariance (m, m), m of
+    1 or more."""
     raise NotImplementedError
 
 
@@ -132,27 +143,32 @@ def a3_4(logits: torch.Tensor, noise: torch.Tensor, group: int) -> dict:
 
 
 def a3_5(logits: torch.Tensor, values: torch.Tensor, target: torch.Tensor) -> dict:
-    """hessians: Return "weights", "gauss_newton" and "logits", (L, L) each; logits (L,), values (L, d), target (d,)."""
+    """hessians: Return "weights", "gauss_newton" and "logits", (L, L) each; logits (L,), values (L,
+    d), target (d,)."""
     raise NotImplementedError
 
 
 def a3_6(hessian: torch.Tensor, normal: torch.Tensor) -> float:
-    """condition_on: Return the condition number of the hessian (n, n) on steps orthogonal to normal (n,), or float("inf")."""
+    """condition_on: Return the condition number of the hessian (n, n) on steps orthogonal to normal
+    (n,), or float("inf")."""
     raise NotImplementedError
 
 
 def a3_7() -> dict:
-    """counterexamples: Return "printed" (6, 2), "weights" (6,) and "values" (6, d), as tensors or lists."""
+    """counterexamples: Return "printed" (6, 2), "weights" (6,) and "values" (6, d), as tensors or
+    lists."""
     raise NotImplementedError
 
 
 def a3_8(pool: torch.Tensor, low: float, high: float) -> dict:
-    """bounds: Return the numbers "lowest", "highest" and "kappa"; pool (k, L), the eigenvalues of H lie in [low, high]."""
+    """bounds: Return the numbers "lowest", "highest" and "kappa"; pool (k, L), the eigenvalues of H
+    lie in [low, high]."""
     raise NotImplementedError
 
 
 def a3_9(low: float, high: float, step: float, tolerance: float) -> int | None:
-    """descent_steps: Return the steps from the worst start, or None if they do not end; eigenvalues from low to high."""
+    """descent_steps: Return the steps from the worst start, or None if they do not end; eigenvalues
+    from low to high."""
     raise NotImplementedError
 
 # a4: Core tokens: pooling, and who judges
@@ -171,12 +187,14 @@ def a4_1() -> dict:
     raise NotImplementedError
 
 
-def a4_2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: int, judge: str, scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def a4_2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: int, judge: str,
+         scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """judged_cores: Pool all groups, the ragged last one too."""
     raise NotImplementedError
 
 
-def a4_3(k: torch.Tensor, v: torch.Tensor, judge: torch.Tensor, temperature: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Tensor]:
+def a4_3(k: torch.Tensor, v: torch.Tensor, judge: torch.Tensor, temperature: torch.Tensor,
+         group: int) -> tuple[torch.Tensor, torch.Tensor]:
     """learned_cores: Return core keys (H, M, D) and core values (H, M, E), M = L / group."""
     raise NotImplementedError
 
@@ -186,23 +204,28 @@ def a4_4(x: torch.Tensor, phi: torch.Tensor, project) -> torch.Tensor:
     raise NotImplementedError
 
 
-def a4_5(judge: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, d_key: torch.Tensor, d_value: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def a4_5(judge: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, d_key: torch.Tensor,
+         d_value: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """core_gradients: Return d_judge (D,), d_keys (g, D) and d_values (g, E)."""
     raise NotImplementedError
 
 
 def a4_6(length: int, group: int, window: int, judge: str, part: str) -> torch.Tensor:
-    """moved: Return bool (length, length): can an edit of a part of token t (column) move the output of row i (row)?"""
+    """moved: Return bool (length, length): can an edit of a part of token t (column) move the
+    output of row i (row)?"""
     raise NotImplementedError
 
 
-def a4_7(q: torch.Tensor, phi: torch.Tensor, core_k: torch.Tensor, core_v: torch.Tensor, raw_k: torch.Tensor, raw_v: torch.Tensor, scale: float) -> torch.Tensor:
-    """sized_attention: Return the outputs (R, E): every row reads all cores and all raw tokens, in one softmax."""
+def a4_7(q: torch.Tensor, phi: torch.Tensor, core_k: torch.Tensor, core_v: torch.Tensor,
+         raw_k: torch.Tensor, raw_v: torch.Tensor, scale: float) -> torch.Tensor:
+    """sized_attention: Return the outputs (R, E): every row reads all cores and all raw tokens, in
+    one softmax."""
     raise NotImplementedError
 
 
 def a4_8(length: int, group: int, window: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """lost_needle: Return queries and keys, (length, D) each, floating, D from 1 to 64, with no entry beyond 1000 or -1000."""
+    """lost_needle: Return queries and keys, (length, D) each, floating, D from 1 to 64, with no
+    entry beyond 1000 or -1000."""
     raise NotImplementedError
 
 
@@ -219,22 +242,26 @@ def a5_1() -> dict:
 
 
 def a5_2(length: int, sinks: int, group: int, window: int) -> torch.Tensor:
-    """intervals: Return int64 (length, 3, 2): for each row the intervals of cores, of sinks and of the window."""
+    """intervals: Return int64 (length, 3, 2): for each row the intervals of cores, of sinks and of
+    the window."""
     raise NotImplementedError
 
 
 def a5_3(table: torch.Tensor, length: int, sinks: int, group: int, window: int) -> torch.Tensor:
-    """read_counts: Return int64 (length, length): how often row i reads token t, for a table of intervals (length, 3, 2)."""
+    """read_counts: Return int64 (length, length): how often row i reads token t, for a table of
+    intervals (length, 3, 2)."""
     raise NotImplementedError
 
 
 def a5_4() -> dict:
-    """printed_formula: Return the integers "group", "window", "row" (at most a million) and "token"; rows and tokens count from 1."""
+    """printed_formula: Return the integers "group", "window", "row" (at most a million) and
+    "token"; rows and tokens count from 1."""
     raise NotImplementedError
 
 
 def a5_5(q: torch.Tensor, table: torch.Tensor, load, tile: int, scale: float) -> torch.Tensor:
-    """blocked: Return the outputs (L, E): row i is softmax(scale * q[i] K^T) V over the columns of its intervals."""
+    """blocked: Return the outputs (L, E): row i is softmax(scale * q[i] K^T) V over the columns of
+    its intervals."""
     raise NotImplementedError
 
 
@@ -261,16 +288,19 @@ def a6_2(scores: torch.Tensor, every: int) -> list[int]:
 
 
 def a6_3(focal: list[int], length: int, group: int, span: int) -> list[list[int]]:
-    """cut_groups: Return the groups in order, each a list of its tokens in order; an empty list if all tokens are focal."""
+    """cut_groups: Return the groups in order, each a list of its tokens in order; an empty list if
+    all tokens are focal."""
     raise NotImplementedError
 
 
 def a6_4(length: int, groups: list[list[int]], window: int) -> torch.Tensor:
-    """reads: Return bool (length, K + length): which columns each row reads; zeros and ones are accepted too."""
+    """reads: Return bool (length, K + length): which columns each row reads; zeros and ones are
+    accepted too."""
     raise NotImplementedError
 
 
-def a6_5(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, groups: list[list[int]], window: int, scale: float) -> torch.Tensor:
+def a6_5(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, groups: list[list[int]], window: int,
+         scale: float) -> torch.Tensor:
     """attend: Return the outputs (L, E)."""
     raise NotImplementedError
 
@@ -334,17 +364,22 @@ def a7_1() -> dict:
     raise NotImplementedError
 
 
-def a7_2(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int, factor: float, block: int, programs: int) -> tuple:
-    """scaled_sum: Return (out, owner): out (S,) with its first n elements replaced, and owner, integers (S,)."""
+def a7_2(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, n: int, factor: float, block: int,
+         programs: int) -> tuple:
+    """scaled_sum: Return (out, owner): out (S,) with its first n elements replaced, and owner,
+    integers (S,)."""
     raise NotImplementedError
 
 
-def a7_3(memory: torch.Tensor, offset: int, strides: tuple, lengths: torch.Tensor, columns: int, out: torch.Tensor) -> torch.Tensor:
-    """softmax_rows: Return out (R, W) with its first columns replaced by the softmax of each row."""
+def a7_3(memory: torch.Tensor, offset: int, strides: tuple, lengths: torch.Tensor, columns: int,
+         out: torch.Tensor) -> torch.Tensor:
+    """softmax_rows: Return out (R, W) with its first columns replaced by the softmax of each
+    row."""
     raise NotImplementedError
 
 
-def a7_4(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tensor, scale: float) -> tuple:
+def a7_4(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tensor,
+         scale: float) -> tuple:
     """pool: Return (core_k, core_v), (B, Hk, M, D) each."""
     raise NotImplementedError
 
@@ -354,7 +389,8 @@ def a7_5(x: torch.Tensor, block: int) -> torch.Tensor:
     raise NotImplementedError
 
 
-def a7_6(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor, out: torch.Tensor, scale: float, cap: float | None, block_rows: int, block_columns: int) -> torch.Tensor:
+def a7_6(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor, out: torch.Tensor,
+         scale: float, cap: float | None, block_rows: int, block_columns: int) -> torch.Tensor:
     """attention: Return out (H, L + block_rows, D) with its first L rows replaced."""
     raise NotImplementedError
 
@@ -400,23 +436,27 @@ def a8_1() -> dict:
     raise NotImplementedError
 
 
-def a8_2(state: dict, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> tuple[torch.Tensor, dict]:
+def a8_2(state: dict, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+         scale: float) -> tuple[torch.Tensor, dict]:
     """full_step: Read the next T tokens with full attention."""
     raise NotImplementedError
 
 
-def a8_3(state: dict, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, sinks: int, recent: int) -> tuple[torch.Tensor, dict]:
+def a8_3(state: dict, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, sinks: int,
+         recent: int) -> tuple[torch.Tensor, dict]:
     """streaming_step: Read the next T tokens with StreamingLLM."""
     raise NotImplementedError
 
 
-def a8_4(state: dict, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, sinks: int, group: int, window: int) -> tuple[torch.Tensor, dict]:
+def a8_4(state: dict, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, sinks: int,
+         group: int, window: int) -> tuple[torch.Tensor, dict]:
     """cores_step: Read the next T tokens with sinks, cores and a window."""
     raise NotImplementedError
 
 
 def a8_5(length: int, sinks: int, group: int, window: int, entry: int) -> tuple[int, int]:
-    """cores_bytes: Return the bytes after `length` tokens (0 or more), and the peak up to there, as Python integers."""
+    """cores_bytes: Return the bytes after `length` tokens (0 or more), and the peak up to there, as
+    Python integers."""
     raise NotImplementedError
 
 
@@ -425,7 +465,8 @@ def a8_6(step, state: dict, start: int, width: int, length: int) -> torch.Tensor
     raise NotImplementedError
 
 
-def a8_7(q: torch.Tensor, k: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def a8_7(q: torch.Tensor, k: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor,
+         torch.Tensor]:
     """int8_keys: Return codes, size and bound."""
     raise NotImplementedError
 
@@ -492,18 +533,21 @@ def a9_6(sample) -> bool:
 # a10: Swap, finetune and report on GPT-2 or OPT
 
 
-def a10_1(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, real: torch.Tensor | None, scaling: float | None, attend) -> torch.Tensor:
+def a10_1(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, real: torch.Tensor | None,
+          scaling: float | None, attend) -> torch.Tensor:
     """adapter: Return the attention output of a batch, (B, L, H, D), zero at padding."""
     raise NotImplementedError
 
 
-def a10_2(logits: torch.Tensor, input_ids: torch.Tensor, known: torch.Tensor, text_rows: int) -> dict[str, float]:
+def a10_2(logits: torch.Tensor, input_ids: torch.Tensor, known: torch.Tensor,
+          text_rows: int) -> dict[str, float]:
     """mean_losses: Return the mean losses {"text": ..., "answers": ...} in nats."""
     raise NotImplementedError
 
 
 def a10_3(steps: int, last: int, warmup: int) -> list[tuple[int, float]]:
-    """schedule: Return (group size, factor of the learning rate) for each step 0, ..., steps - 1; all arguments are 1 or more."""
+    """schedule: Return (group size, factor of the learning rate) for each step 0, ..., steps - 1;
+    all arguments are 1 or more."""
     raise NotImplementedError
 
 

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import re
+import textwrap
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,14 @@ def adapter(task: CourseTask, source: str) -> str:
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef)
                     and node.name == task.answer)
     returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    # an argument stays with its annotation, and what is returned with the bracket before it
+    head = f"def {name}({ast.unparse(function.args)}){returns}:".replace(": ", ":\u00a0")
+    head = textwrap.fill(head.replace(" -> ", "\u00a0->\u00a0"), 100,
+                         subsequent_indent=" " * len(f"def {name}(")).replace("\u00a0", " ")
     about = (ast.get_docstring(function) or "").split("\n")[0]
-    return (f"def {name}({ast.unparse(function.args)}){returns}:\n"
-            f'    """{task.answer}: {about}"""\n    raise NotImplementedError\n')
+    about = textwrap.fill(f'"""{task.answer}: {about}"""', 100, initial_indent="    ",
+                          subsequent_indent="    ")
+    return f"{head}\n{about}\n    raise NotImplementedError\n"
 
 
 def files(course: Path, *, solved: bool = False, only: str | None = None) -> dict[Path, str]:
