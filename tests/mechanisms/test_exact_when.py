@@ -29,21 +29,17 @@ def check_exact_when(cls, length: int, options: dict, rotated: bool, seed: int) 
         assert error > 1e-12, f"exact_when is False, the error is {error:.1e}"
 
 
-def holds(cls, examples: int):
-    """Return the property of one mechanism, ready to run."""
-    options = st.fixed_dictionaries(DRAWN[cls.name])
-    given_any = given(length=LENGTHS, options=options, rotated=st.booleans(),
-                      seed=st.integers(0, 99))
-    return settings(max_examples=examples)(
-        given_any(lambda length, options, rotated, seed: check_exact_when(cls, length, options,
-                                                                          rotated, seed)))
-
-
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_exact_means_equal_to_full_attention(name):
-    holds(MECHANISMS[name], 200)()
+@settings(max_examples=200)
+@given(length=LENGTHS, rotated=st.booleans(), seed=st.integers(0, 99), data=st.data())
+def test_exact_means_equal_to_full_attention(name, length, rotated, seed, data):
+    options = data.draw(st.fixed_dictionaries(DRAWN[name]))
+    check_exact_when(MECHANISMS[name], length, options, rotated, seed)
 
 
 def test_forced_ones_that_do_not_fit_are_not_promised():
+    options = {"vertical": 1, "slash": 1, "last": 1, "forced_vertical": 2, "forced_slash": 0,
+               "block": 1}
+    check_exact_when(MECHANISMS["vertical_slash"], 2, options, rotated=False, seed=0)
     with pytest.raises(AssertionError, match="exact_when is True"):
-        holds(wrong.ForcedOnesCutOff, 200)()
+        check_exact_when(wrong.ForcedOnesCutOff, 2, options, rotated=False, seed=0)

@@ -80,7 +80,8 @@ SLIPS = {
                                            "end <= start", "end <= start + 1"),
     "a check that refuses neighbours": Slip(
         "intervals of sinks are accepted", f"{INTERVALS}overlap",
-        "one[0] < other[1]) & (other[0] < one[1])", "one[0] <= other[1]) & (other[0] <= one[1])"),
+        "interval[0] < other[1]) & (other[0] < interval[1])",
+        "interval[0] <= other[1]) & (other[0] <= interval[1])"),
     "a check that refuses the same start": Slip(
         "intervals of CCA are accepted", f"{INTERVALS}moves_back", "after[0] < before[0]",
         "after[0] <= before[0]"),

@@ -34,6 +34,12 @@ def test_kernels_are_interpreted_after_the_call():
     assert done.returncode == 0, done.stderr
 
 
+def test_nothing_that_a_first_cell_imports_imports_triton():
+    done = run("import torch\nfrom cca_lab.course import your_turn\nimport cca_lab.views.reader\n"
+               "from cca_lab.views.notebook_tools import interpret_kernels\ninterpret_kernels()")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_a_call_that_comes_too_late_says_so():
     done = run("import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\n"

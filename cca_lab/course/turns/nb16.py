@@ -2,12 +2,12 @@
 
 from cca_lab.course.compare import need_close, need_equal
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
-from cca_lab.mechanisms.indices import read_twice, unread
-from cca_lab.mechanisms.production.deepseek_v4 import pool
 
 
 def check_counts(answer: Answer, draw: Draw) -> None:
     """Rows before and after the window is full, windows longer and shorter than a group."""
+    from cca_lab.mechanisms.indices import read_twice, unread
+
     sizes = [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3)]
     sizes.append((draw.randrange(60, 90), draw.randrange(4, 9), draw.randrange(10, 20)))
     for row, window, group in sizes:
@@ -32,6 +32,8 @@ def check_counts(answer: Answer, draw: Draw) -> None:
 
 def check_pooling(answer: Answer, draw: Draw) -> None:
     """One group, against the package's pooling; the usual slips are named."""
+    from cca_lab.mechanisms.production.deepseek_v4 import pool
+
     for tokens, features in [(4, 3), (1, 2), (5, 6)]:
         values, gates, bias = (draw.normal(tokens, features) for _ in range(3))
         wanted, logits = pool(values[None], gates[None], bias, tokens)[0, 0], gates + bias
