@@ -139,7 +139,7 @@ def body(number: str, name: str) -> list[str]:
 
 def test_a_guess_a_wrong_answer_and_the_right_one(page):
     """Catches a checker that calls all mistakes the same or is never content, open solutions."""
-    page.evaluate(jupyterlab.OPEN, NAMES["05"])
+    page.evaluate(jupyterlab.OPEN, NAMES["03"])
     jupyterlab.run(page, "setup")
     question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === "
                              "'idea-guess').model.sharedModel.getSource()")
@@ -153,7 +153,7 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     folded.get_by_text("A hint").click()
     assert hint.is_visible() and not folded.get_by_text("torch.softmax").first.is_visible()
 
-    right = body("05", "turn-core")
+    right = body("03", "turn-core")
     wrong = [line.replace("queries[-1]", "queries[0]") for line in right]
     assert wrong != right
     assert NOT_WRITTEN in jupyterlab.run(page, "turn-core")
@@ -161,13 +161,13 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     assert f"\n    {wrong[0]}\n    {wrong[1]}\n\n\nyour_turn(" in source, source
     said = jupyterlab.run(page, "turn-core")
     for words in ("the first query judges; it is the last one, which has seen the whole group",
-                  "CheckFailed: 05.2: not yet"):
+                  "CheckFailed: 03.2: not yet"):
         assert words in said, said
     assert "Traceback" not in said and "done" not in said, said
     source = jupyterlab.write_over(page, "turn-core", wrong, right)
     assert f"\n    {right[0]}\n    {right[1]}\n\n\nyour_turn(" in source, source
     said = jupyterlab.run(page, "turn-core")
-    assert said == "05.2 The core of one group: done"
+    assert said == "03.2 The core of one group: done"
 
 
 # A reader who moves a slider

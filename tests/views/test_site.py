@@ -125,7 +125,7 @@ def test_every_notebook_and_document_has_its_page(site):
 
 
 def test_formulas_are_mathml_and_outputs_are_shown(site):
-    page = (site / "notebooks" / "05_core_tokens_and_the_local_window.html").read_text()
+    page = (site / "notebooks" / "03_core_tokens_and_the_local_window.html").read_text()
     assert page.count("<math") > 5 and "[ok]" in page and "_images/" in page
 
 

@@ -1,4 +1,4 @@
-"""Two small kernels, for one head, that notebooks 01 and 06 explain.
+"""Two small kernels, for one head, that notebooks 01 and 04 explain.
 
 The first shows a masked load: what a tile contains where it reaches beyond the readable elements.
 The second adds the loop over column tiles with a running maximum and sum; `interval_forward` is the

@@ -370,7 +370,7 @@ def consistent(answer: Answer, draw: Draw) -> None:
 
 
 ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 or OPT",
-                        ("11", "12"), (
+                        ("13", "14"), (
     CourseTask("a10.1", "adapter", "What the model hands to its attention", 30, 3, 4, (
         Property("each text of a padded batch gets what it gets alone", 2, alone),
         Property("the scores are scaled once", 1, scaled_once))),

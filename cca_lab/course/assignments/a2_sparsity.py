@@ -573,7 +573,7 @@ def both_long(answer: Answer, draw: Draw) -> None:
 
 
 ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yourself",
-                        ("02", "03"), (
+                        ("02", "10"), (
     CourseTask("a2.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the row", 2, by_hand(
             {"keys": 4, "keys without token 0": 3, "beyond": 0.5, "rate": 1 / (6 * 0.3)}, 2e-3)),)),

@@ -535,7 +535,7 @@ def tensor(rows: list) -> Tensor:
 
 
 ASSIGNMENT = Assignment("a3", "coding", "Group coding: the noise factors, and the right Hessian",
-                        ("04",), (
+                        ("11",), (
     CourseTask("a3.1", "by_hand", "Four tokens by hand", 15, 2, 3, (
         Property("the numbers of the example", 2, by_hand(
             {"weights": [0.2, 0.2, 0.3, 0.3], "mean": 0.5, "three to one": 0.625, "token 0":

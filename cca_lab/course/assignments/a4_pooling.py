@@ -531,7 +531,7 @@ def ratio_dead(answer: Answer, draw: Draw) -> None:
                                          f"{junk:g}; row 0 is negative, row 1 is zero")
 
 
-ASSIGNMENT = Assignment("a4", "pooling", "Core tokens: pooling, and who judges", ("05", "07"), (
+ASSIGNMENT = Assignment("a4", "pooling", "Core tokens: pooling, and who judges", ("03", "05"), (
     CourseTask("a4.1", "by_hand", "One group by hand", 10, 1, 3, (
         Property("the numbers of the group", 2, by_hand(
             {"phi": [0.125, 0.25, 0.125, 0.5], "core key": [1.25, 0.125], "core value": 7.0,

@@ -273,7 +273,7 @@ def best_group(answer: Answer, draw: Draw) -> None:
                               f"takes {counts[best]}")
 
 
-ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("05", "10"), (
+ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03", "07"), (
     CourseTask("a5.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the example", 2, by_hand(
             {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5,

@@ -503,7 +503,7 @@ def no_tiny_edit(answer: Answer, draw: Draw) -> None:
                               "and other tokens apart")
 
 
-ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", ("06", "09"), (
+ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", ("04", "12"), (
     CourseTask("a6.1", "by_hand", "Nine tokens by hand", 10, 1, 3, (
         Property("the numbers of the example", 2, by_hand(
             {"groups": [[1, 2], [3], [6, 7], [8]], "pooled": [0, 1], "raw": [0, 4, 5, 6, 7, 8],

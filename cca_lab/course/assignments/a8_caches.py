@@ -488,7 +488,7 @@ def bound_check(answer: Answer, draw: Draw) -> None:
 
 
 ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact",
-                        ("13", "05"), (
+                        ("08", "03"), (
     CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3,
          (Property("the numbers of the example", 2, by_hand),)),
     CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, (

@@ -315,7 +315,7 @@ def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...
                      hidden=True))
 
 
-ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "05", "13"), (
+ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "03", "08"), (
     CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, both(
         "merges", (1, 2), a9.legal_parts, a9.MERGE_RIGHT, a9.MERGE_SHOWN, a9.MERGE_HIDDEN)),
     CourseTask("a9.2", "attention_is_right", "A test for attention in a window", 40, 3, 5, both(

@@ -1,163 +1,156 @@
-"""What the reader writes in notebook 04: noise of a weight and of a group, condition numbers."""
+"""What the reader writes in notebook 04_dynamic_groups; rows, tokens and groups count from 0."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_equal, need_items, need_number
+from cca_lab.course.compare import cause_of, describe, need_close, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
-Pool = Callable[[Sequence[float]], float]  # the logits of a group -> its one logit
-SINGULAR = 1e10  # no condition number below is that large
+
+# 04.2: importance
+def _attention(draw: Draw, length: int) -> Tensor:
+    """Return random weights of full causal attention, (L, L)."""
+    later = torch.ones(length, length).triu(1).bool()
+    return draw.normal(length, length, scale=2.0).masked_fill(later, float("-inf")).softmax(1)
 
 
-# 04.2: the variance of one weight
-def _other_variances(weights: list[float], j: int) -> dict[str, float]:
-    """Return what usual mistakes make of the variance."""
-    weight_j, squares = weights[j], sum(weight**2 for weight in weights)
-    moves = [weight_j * ((i == j) - weight) for i, weight in enumerate(weights)]
-    right = sum(move**2 for move in moves)
-    return {
-        "only the token's own noise counts; a softmax passes on the noise of all tokens":
-            moves[j] ** 2,
-        "the token's own noise is left out": right - moves[j] ** 2,
-        "the 1 of the token itself is forgotten: its own derivative is alpha_j (1 - alpha_j)":
-            weight_j**2 * squares,
-        "the derivatives are added before squaring; independent noises add their squares":
-            sum(moves) ** 2,
-        "the factor alpha_j of every derivative is forgotten": right / weight_j**2,
-        "the factor alpha_j is not squared with the rest": right / weight_j,
-        "the derivatives' sizes are added; a variance adds their squares":
-            sum(abs(move) for move in moves),
-        "the square root is taken: that is the standard deviation": math.sqrt(right),
-        "it is divided by the number of tokens; a variance of a sum is the sum of the variances":
-            right / len(weights),
-    }
+def received(answer: Answer, draw: Draw) -> None:
+    """Against the mean of each column from the diagonal down."""
+    for length in (3, 7, 12, 1):
+        attention = _attention(draw, length)
+        wanted = torch.stack([attention[t:, t].mean() for t in range(length)])
+        with case(f"{length} tokens"):
+            need_close(answer(attention), wanted, "the importance", causes={
+                "the column is divided by L; only L - t rows can see token t": attention.mean(0),
+                "the column is only added up, and not divided": attention.sum(0),
+                "the rows are added up, which always gives 1": attention.sum(1),
+                "the mean of a row is taken; a token is a column": attention.mean(1),
+                "the divisor is t + 1, the tokens that row t sees; it is L - t, the rows that see "
+                "token t":
+                    attention.sum(0) / torch.arange(1, length + 1),
+                "the token's own row is not counted in the divisor":
+                    attention.sum(0) / torch.arange(length - 1, -1, -1).clamp(min=1)})
 
 
-def check_variance(answer: Answer, draw: Draw) -> None:
-    """Every weight of a few rows, against a sum over the noises."""
-    rows = [[0.1, 0.6, 0.3], [0.25, 0.75]]
-    for length in (4, 6):
-        shares = [draw.randint(1, 9) for _ in range(length)]
-        rows.append([share / sum(shares) for share in shares])
-    for weights in rows:
-        for j, weight_j in enumerate(weights):
-            wanted = sum((weight_j * ((i == j) - weight)) ** 2 for i, weight in enumerate(weights))
-            with case(f"token {j} of {len(weights)} with the weights "
-                      f"{[round(weight, 3) for weight in weights]}"):
-                need_equal(need_number(answer(weights, j)), wanted, "the variance", tolerance=1e-9,
-                           causes=_other_variances(weights, j))
+def rounded(answer: Answer, draw: Draw) -> None:
+    """Weights that are 0 although the row can see the token."""
+    attention = _attention(draw, 6)
+    attention[4] = torch.tensor([1.0, 0, 0, 0, 0, 0])
+    wanted = torch.stack([attention[t:, t].mean() for t in range(6)])
+    with case("a row of six tokens that gives all its weight to token 0"):
+        need_close(answer(attention), wanted, "the importance", causes={
+            "only weights above 0 are counted; a row sees a token also if its weight has rounded "
+            "to 0":
+                attention.sum(0) / (attention > 0).sum(0).clamp(min=1)})
 
 
-# 04.4: the noise on a group's logit
-def _mean(logits: Sequence[float]) -> float:
-    return sum(logits) / len(logits)
+# 04.4: what a row reads
+
+Members = list[int]
+Rule = Callable[[int, Members], bool]
 
 
-def _soft(logits: Sequence[float]) -> float:
-    powers = [math.exp(logit) for logit in logits]
-    return sum(power * logit for power, logit in zip(powers, logits, strict=True)) / sum(powers)
+def _reads(row: int, focal: list[int], groups: list[Members], *,
+           pooled: Rule = lambda i, members: members[-1] < i,
+           raw: Rule = lambda i, members: members[0] <= i <= members[-1],
+           token: Callable[[int, int], bool] = lambda i, t: t <= i) -> list[list[int]]:
+    """Return focal tokens, numbers of groups and raw tokens of a row, for given rules."""
+    return [[t for t in focal if t <= row],
+            [z for z, members in enumerate(groups) if pooled(row, members)],
+            [t for members in groups if raw(row, members) for t in members if token(row, t)]]
 
 
-def _linear(logits: Sequence[float]) -> float:
-    return sum(0.1 * (token + 1) * logit for token, logit in enumerate(logits))
+WRONG_RULES: dict[str, dict[str, Any]] = {
+    "a group is read as soon as one member is past: this reads the future":
+        {"pooled": lambda i, G: G[0] <= i},
+    "the last row of a group gets the group and its members: it counts them twice":
+        {"pooled": lambda i, G: G[-1] <= i},
+    "the last row of a group gets neither the group nor its members: it loses them, itself "
+    "included":
+        {"raw": lambda i, G: G[0] <= i < G[-1]},
+    "the last row of a group reads the pooled group; Eq. 15 gives it the members":
+        {"pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
+    "all members of the open group are read: those behind the row are its future":
+        {"token": lambda i, t: True},
+    "a row does not read itself": {"token": lambda i, t: t < i},
+    "a focal row inside an open group does not get the members: it needs them too":
+        {"raw": lambda i, G: i in G},
+    "no members are read raw: the open group is lost": {"raw": lambda i, G: False},
+}
 
 
-POOLS: dict[str, Pool] = {"unequal weights": _linear, "the mean": _mean, "softmax pooling": _soft}
+def _three(got: Any) -> list[list[int]]:
+    """Return the answer as three lists in ascending order."""
+    need_items(got, 3, "three lists: focal tokens, groups, raw tokens")
+    lists = [numbers.tolist() if isinstance(numbers, Tensor) else numbers for numbers in got]
+    if not all(isinstance(numbers, (list, tuple)) and all(type(item) is int for item in numbers)
+               for numbers in lists):
+        raise Mistake("one of the three is no list of integers")
+    return [sorted(numbers) for numbers in lists]
 
 
-def _slopes(pool: Pool, logits: list[float], step: float = 1e-5, *,
-            both: bool = True) -> list[float]:
-    """Return the pooled logit's derivatives, from two sides or from one."""
-    slopes = []
-    for j in range(len(logits)):
-        up, down = ([a + (sign * step if i == j else 0.0) for i, a in enumerate(logits)]
-                    for sign in (1, -1))
-        slopes.append((pool(up) - pool(down)) / (2 * step) if both
-                      else (pool(up) - pool(logits)) / step)
-    return slopes
+def reading(answer: Answer, draw: Draw) -> None:
+    """Every row of the example in the notebook and of random divisions."""
+    divisions = [(7, 2, [0, 2, 5])]
+    for _ in range(6):
+        group, groups = draw.randint(2, 4), draw.randint(1, 3)
+        length = group * groups + draw.randint(1, 4)
+        divisions.append((length, group,
+                          sorted(draw.sample(range(length), length - group * groups))))
+    for length, group, focal in divisions:
+        others = [t for t in range(length) if t not in focal]
+        groups_of = [others[first : first + group] for first in range(0, len(others), group)]
+        got = [_three(answer(row, focal, groups_of)) for row in range(length)]
+        wanted = [_reads(row, focal, groups_of) for row in range(length)]
+        if got == wanted:
+            continue
+        row = next(row for row in range(length) if got[row] != wanted[row])
+        side = next(side for side in range(3) if got[row][side] != wanted[row][side])
+        what = ("the focal tokens", "the groups", "the raw tokens")[side]
+        causes = {cause: [_reads(i, focal, groups_of, **rule) for i in range(length)]
+                  for cause, rule in WRONG_RULES.items()}
+        with case(f"focal {focal}, groups {groups_of}, row {row}"):
+            raise Mistake(f"{what} are {got[row][side]}, wanted {wanted[row][side]}"
+                          + cause_of(causes, got.__eq__))
 
 
-def _other_factors(pool: Pool, logits: list[float]) -> dict[str, float]:
-    slopes = _slopes(pool, logits)
-    causes = {
-        "all logits are moved together; each token has noise of its own, so move one at a time":
-            sum(slopes) ** 2,
-        "the derivatives are added without squares": sum(slopes),
-        "only the first token is moved": slopes[0] ** 2,
-        "the mean is taken; the variances of independent noises add up":
-            _mean([slope**2 for slope in slopes]),
-        "the square root is taken: that is the factor of the standard deviation":
-            math.sqrt(sum(slope**2 for slope in slopes)),
-        "a change from both sides is divided by one step; the two sides are two steps apart":
-            4 * sum(slope**2 for slope in slopes),
-    }
-    return causes | {
-        f"the step is {step:g}{side}: too large to follow the slope":
-            sum(slope**2 for slope in _slopes(pool, logits, step, both=not side))
-        for step in (1.0, 0.1, 0.01) for side in ("", ", to one side")}
-
-
-def check_factor(answer: Answer, draw: Draw) -> None:
-    """Three ways to pool, for groups of several sizes."""
-    for size in (3, 2, 5):
-        logits = [round(float(x), 3) for x in draw.normal(size, scale=2.0)]
-        for name, pool in POOLS.items():
-            wanted = sum(slope**2 for slope in _slopes(pool, logits))
-            causes = {cause: x for cause, x in _other_factors(pool, logits).items()
-                      if abs(x - wanted) > 1e-3}
-            with case(f"{name} of the logits {logits}"):
-                got = need_number(answer(pool, logits))
-                if abs(got) < 1e-6:
-                    raise Mistake(f"the factor is {got:g}: divide the change of the pooled logit "
-                                  "by the step")
-                need_equal(got, wanted, "the factor", tolerance=2e-4, causes=causes)
-
-
-# 04.8: condition numbers of both Hessians
-def _kappa(values: Tensor) -> float:
-    spectrum = torch.linalg.svdvals(values) ** 2
-    return float(spectrum[0] / spectrum[-1])
-
-
-def check_kappas(answer: Answer, draw: Draw) -> None:
-    """Gaussian values with L <= d, so that both Hessians are positive definite."""
-    for length, width, m in [(4, 6, 2), (6, 9, 3), (8, 12, 2)]:
-        values = draw.normal(length, width)
-        before, after = _kappa(values), _kappa(values.reshape(-1, m, width).mean(1))
-        other = _kappa(values.reshape(m, -1, width).mean(0))
-        with case(f"L = {length}, d = {width}, m = {m}"):
-            got = answer(values, m)
-            if isinstance(got, Tensor) and got.numel() == 2:
-                got = got.flatten().tolist()
-            need_items(got, 2, "two condition numbers: in full, in groups")
-            _need_kappa(got[0], before, "kappa in full", {"it is the one in groups": after})
-            _need_kappa(got[1], after, "kappa in groups", {
-                "it is the one in full: group the rows of V first": before,
-                "tokens j, j + k, j + 2k, ... form a group; here m neighbours do": other})
-
-
-def _need_kappa(got: Any, wanted: float, what: str, causes: dict[str, float]) -> None:
-    number = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
-    if isinstance(number, (int, float)) and not abs(number) < SINGULAR:
-        raise Mistake(f"{what} is {describe(number)}: the matrix has an eigenvalue 0. The Hessian "
-                      "by the weights is V V^T with one row for each token; is this V^T V, which "
-                      "has one for each feature?")
-    need_equal(need_number(got, what), wanted, what, tolerance=1e-6, causes=causes | {
-        "singular values of V are divided; the eigenvalues of V V^T are their squares":
-            math.sqrt(wanted),
-        "the smallest eigenvalue is divided by the largest": 1 / wanted})
+# 04.7: importance from some rows
+def sampled(answer: Answer, draw: Draw) -> None:
+    """Against counting; tokens that no sampled row can see must be infinite."""
+    for length, rows in [(4, [0, 2]), (9, [2, 5, 6]), (12, [11]), (10, [0, 1, 9])]:
+        some, index = _attention(draw, length)[rows], torch.tensor(rows)
+        seen_by = torch.tensor([sum(row >= t for row in rows) for t in range(length)])
+        unseen, total = seen_by == 0, some.sum(0)
+        with case(f"rows {rows} of {length} tokens"):
+            got = answer(some, index)
+            if not isinstance(got, Tensor) or got.shape != (length,) or not got.is_floating_point():
+                raise Mistake(f"the result is {describe(got)}, wanted a tensor of {length} numbers")
+            if not (got[unseen] == torch.inf).all():
+                token = int((unseen & (got != torch.inf)).nonzero()[0])
+                why = ("0/0 is not a number: give these tokens infinity" if got[token].isnan() else
+                       "it was not measured, so it is kept: its score is infinity")
+                raise Mistake(f"no sampled row can see token {token}, and its score is "
+                              f"{describe(got[token].item())}: {why}")
+            wanted = (total / seen_by)[~unseen]
+            need_close(got[~unseen], wanted, "the scores", causes={
+                "the divisor is the number of sampled rows; not all of them can see the token":
+                    (total / len(rows))[~unseen],
+                "the divisor is L - t, as if all rows were sampled":
+                    (total / torch.arange(length, 0, -1))[~unseen],
+                "row t is not counted for token t: a row sees its own token":
+                    (total / torch.tensor([max(1, sum(row > t for row in rows))
+                                           for t in range(length)]))[~unseen]})
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("04.2", "weight_variance", "The noise that reaches one weight", 7, 3, 5, (
-        Property("equal to a sum over the noises", 1, check_variance),)),
-    CourseTask("04.4", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
-        Property("for three ways to pool", 1, check_factor),)),
-    CourseTask("04.8", "kappas", "Condition numbers, in full and in groups", 7, 2, 4, (
-        Property("of the Hessians by the weights", 1, check_kappas),)),
+    CourseTask("04.2", "importance_of", "The importance of each token", 5, 2, 4, (
+        Property("the mean of a column over the rows that see it", 1, received),
+        Property("a weight that rounds to 0 counts too", 1, rounded))),
+    CourseTask("04.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
+        Property("every past token once, and no later one", 1, reading),)),
+    CourseTask("04.7", "sampled_importance", "Importance from some rows", 5, 3, 3, (
+        Property("divided by the sampled rows that see the token", 1, sampled),)),
 )

@@ -1,195 +1,114 @@
-"""What the reader writes in notebook 05, core tokens; rows and tokens count from 0."""
+"""What the reader writes in notebook 05_convolutional_memory; rows and tokens count from 0."""
 
-import math
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import need_close, need_equal, need_items, need_number
+from cca_lab.course.compare import cause_of, describe, need_close
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
-Pair = tuple[Tensor, Tensor]
+
+# 05.2: what a row reads
+def _columns(row: int, slots: int, segment: int, *,
+             full: Callable[[int, int], bool] = lambda held, slots: held > slots,
+             late: int = 0, count_slots: bool = True) -> tuple[int, int]:
+    """Return the slots and the first raw token of a row, for given rules; token by token."""
+    held, raw, first = 0, 0, 0
+    for token in range(row + 1):
+        begins = token and token % segment == 0 and token <= row - late
+        if begins and full(held * count_slots + raw, slots):
+            held, raw, first = slots, 0, token
+        raw += 1
+    return held, first
 
 
-def _two(got: Any, what: str) -> tuple[Any, Any]:
-    """Return both parts of an answer, or say that two were wanted."""
-    if isinstance(got, Tensor) and got.dim() > 1 and len(got) == 2:  # stacked
-        got = tuple(got)
-    need_items(got, 2, f"two: {what}")
-    return got[0], got[1]
+RULES: dict[str, dict[str, Any]] = {
+    "slots and raw tokens are compressed at every segment, also if they are not more than M":
+        {"full": lambda held, slots: True},
+    "exactly M columns are compressed too; there is room for M":
+        {"full": lambda held, slots: held >= slots},
+    "only the raw tokens are counted: the slots need room too": {"count_slots": False},
+    "the first row of a segment still reads the old columns; compression comes before it":
+        {"late": 1},
+}
 
 
-# 05.2: the core of one group
-def pooled(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Pair:
-    """Return the core key and the core value of one group, member by member."""
-    powers = [math.exp(scale * float((q[-1] * key).sum())) for key in k]
-    weights = [power / sum(powers) for power in powers]
-    return (torch.stack([w * key for w, key in zip(weights, k, strict=True)]).sum(0),
-            torch.stack([w * value for w, value in zip(weights, v, strict=True)]).sum(0))
+def reads(answer: Answer, draw: Draw) -> None:
+    """All rows of several sizes, at which the usual mistakes differ."""
+    sizes = [(2, 3), (4, 3), (6, 3), (5, 1), (10, 4), (draw.randint(3, 9), draw.randint(2, 6))]
+    for slots, segment in sizes:
+        length = 4 * (slots + segment)
+        got = []
+        for row in range(length):
+            pair = answer(row, slots, segment)
+            if not (isinstance(pair, (tuple, list)) and len(pair) == 2
+                    and all(type(x) is int for x in pair)):
+                raise Mistake(f"the result is {describe(pair)}, wanted two integers: slots and the "
+                              "first raw token")
+            got.append(tuple(pair))
+        wrong = [row for row in range(length) if got[row] != _columns(row, slots, segment)]
+        if not wrong:
+            continue
+        wanted = _columns(wrong[0], slots, segment)
+        results = {cause: [_columns(row, slots, segment, **rule) for row in range(length)]
+                   for cause, rule in RULES.items()}
+        begins = [row // segment * segment for row in range(length)]
+        always = cause_of({next(iter(RULES)): [(slots if first else 0, first) for first in begins]},
+                          got.__eq__)
+        with case(f"{slots} slots, segments of {segment}, row {wrong[0]}"):
+            raise Mistake(f"slots and first raw token are {got[wrong[0]]}, wanted {wanted}"
+                          + (cause_of(results, got.__eq__) or always))
 
 
-def _other_cores(q: Tensor, k: Tensor, v: Tensor, scale: float) -> dict[str, Pair]:
-    """Return what usual mistakes make of a group."""
-    scores = scale * q @ k.T  # (judges, members)
-    every = {
-        "the first query judges; it is the last one, which has seen the whole group":
-            scores[0].softmax(0),
-        "all members judge, each with its own query; only the last one does":
-            scores.softmax(1).mean(0),
-        "the mean query judges; only the last one does": scores.mean(0).softmax(0),
-        "nobody judges: this is the plain mean": torch.full((len(k),), 1 / len(k), dtype=k.dtype),
-        "the scale is forgotten": (scores[-1] / scale).softmax(0),
-        "the weights do not sum to 1: divide the powers by their sum": scores[-1].exp(),
-        "the judge is left out; it is a member of its group":
-            torch.cat([scores[-1, :-1].softmax(0), scores.new_zeros(1)]),
-        "the keys are scored with themselves; it is the judge's query that asks":
-            (scale * k @ k[-1]).softmax(0),
-    }
-    return {cause: (weights @ k, weights @ v) for cause, weights in every.items()}
+# 05.5: mixing weights
+def _ratio(positive: Tensor, dim: int = 1) -> Tensor:
+    total = positive.sum(dim, keepdim=True)
+    return torch.where(total == 0, 1 / positive.shape[dim],
+                       positive / total.masked_fill(total == 0, 1))
 
 
-def check_core(answer: Answer, draw: Draw) -> None:
-    """One group of several sizes, against a loop over its members."""
-    for size, width in [(3, 2), (2, 4), (5, 3), (1, 2)]:
-        q, k, v = (draw.normal(size, width) for _ in "qkv")
-        scale = draw.choice([0.5, 1.5])
-        wanted, others = pooled(q, k, v, scale), _other_cores(q, k, v, scale)
-        with case(f"a group of {size}, D = {width}"):
-            key, value = _two(answer(q, k, v, scale), "the core key and the core value")
-            need_close(key, wanted[0], "the core key",
-                       causes={cause: other[0] for cause, other in others.items()})
-            causes = {cause: other[1] for cause, other in others.items()}
-            need_close(value, wanted[1], "the core value", causes=causes | {
-                "it is pooled from the keys": wanted[0],
-                "values are scored anew; they get the weights of their keys":
-                    (scale * v @ q[-1]).softmax(0) @ v})
+def weights(answer: Answer, draw: Draw) -> None:
+    """Rows of both signs."""
+    for slots, columns in [(2, 3), (3, 5), (4, 7), (1, 4)]:
+        numbers = draw.normal(slots, columns)
+        numbers[:, 0] = numbers[:, 0].abs() + 0.1
+        with case(f"{slots} slots, {columns} columns, a positive number in each row"):
+            need_close(answer(numbers), _ratio(numbers.relu()), "the weights", causes={
+                "negative numbers are not made 0 first": numbers / numbers.sum(1, keepdim=True),
+                "absolute values are taken: negative numbers count 0": _ratio(numbers.abs()),
+                "the sums go over the slots; a slot is a mean of columns, so they go along the row":
+                    _ratio(numbers.relu(), 0),
+                "a softmax is taken, which gives no column 0": numbers.softmax(1),
+                "a softmax of the ReLU is taken, which gives no column 0":
+                    numbers.relu().softmax(1),
+                "a small number is added to the sum, so that the weights do not sum to 1":
+                    numbers.relu() / (numbers.relu().sum(1, keepdim=True) + 1e-6)})
 
 
-# 05.3: what a row reads
-def check_reads(answer: Answer, draw: Draw) -> None:
-    """Every row of a few settings, against counting groups that lie behind the window."""
-    settings = [(3, 4), (4, 2), (5, 12), (1, 1), (draw.randint(2, 9), draw.randint(2, 20))]
-    rows = [(25, 5, 12)]  # where most mistakes differ from each other
-    for row, group, window in rows + [(row, *setting) for setting in settings for row in range(40)]:
-        nearest = row + 1 - window  # the first of the nearest tokens
-        cores = sum(1 for p in range(row + 1) if p * group + group - 1 < nearest)
-        with case(f"row {row}, group {group}, window {window}"):
-            got = _two(answer(row, group, window), "how many cores, and the first raw token")
-            _need_cores(need_number(got[0], "the number of cores"), cores, row, group, window)
-            _need_first(need_number(got[1], "the first raw token"), cores, row, group, window)
-
-
-def _need_cores(got: float, wanted: int, row: int, group: int, window: int) -> None:
-    if got < 0:
-        raise Mistake(f"the number of cores is {got:g}: a row that is shorter than the window "
-                      "reads no core, so take max(0, ...)")
-    older = row + 1 - window
-    causes = {
-        "this is what comes out of row - window; rows count from 0, so row i has i + 1 tokens up "
-        "to its own: take row + 1 - window":
-            max(0, (row - window) // group),
-        "a negative number is rounded towards zero; // rounds down":
-            max(0, int((older - group) / group) + 1),
-        "a group counts as soon as one of its tokens is behind the window; all must be":
-            max(0, -(-older // group)),
-        "the window is forgotten: these are all groups that are complete": (row + 1) // group,
-        "tokens are counted, not groups": max(0, older),
-    }
-    need_equal(got, wanted, "the number of cores", causes=causes)
-
-
-def _need_first(got: float, cores: int, row: int, group: int, window: int) -> None:
-    wanted = cores * group
-    causes = {
-        "only the nearest tokens are raw; those between the last whole group and the window are "
-        "then read by nobody":
-            max(0, row + 1 - window),
-        "the last token of the last core is read raw too, so it is read twice (this is the k of "
-        "Eq. 4 as printed)":
-            max(0, wanted - 1),
-        "the window takes its extra tokens from (row + 1) mod g; they come from (row + 1 - s) mod "
-        "g":
-            max(0, row + 1 - window - (row + 1) % group),
-        "it is counted from 1": wanted + 1,
-        "it is the number of cores; each core stands for g tokens": cores,
-        "nothing is left to the cores: they would be read twice": 0,
-    }
-    need_equal(got, wanted, "the first raw token", causes=causes)
-
-
-# 05.8: the cores of all groups, by a kernel
-def _by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
-                 score: float | None = -math.inf, masked: bool = True,
-                 judge: int | None = None) -> Pair:
-    """Return the cores, (groups, D) each, as a right kernel makes them, or with a mistake.
-
-    The padding's scores are replaced by `score` unless it is None, its keys and values by 0 if
-    `masked`; query `judge` of a group judges, or the last.
-    """
-    size, cores_of = 1 << (group - 1).bit_length(), []
-    inside = torch.arange(size) < group
-    queries, keys, values = (torch.cat([x, torch.zeros(size, x.shape[1])]) for x in (q, k, v))
-    for first in range(0, len(k) // group * group, group):
-        members, others = (x[first : first + size] for x in (keys, values))
-        if masked:
-            members, others = (torch.where(inside[:, None], x, 0.0) for x in (members, others))
-        scores = scale * members @ queries[first + (group - 1 if judge is None else judge)]
-        if score is not None:
-            scores = torch.where(inside, scores, torch.tensor(score))
-        cores_of.append(torch.stack([scores.softmax(0) @ members, scores.softmax(0) @ others]))
-    cores = torch.stack(cores_of, dim=1)
-    return cores[0], cores[1]
-
-
-def check_kernel(answer: Answer, draw: Draw) -> None:
-    """All groups of a text whose length no group size divides."""
-    for group, length in [(3, 23), (5, 39), (4, 21)]:
-        q, k, v = (draw.normal(length, 16, dtype=torch.float32) for _ in "qkv")  # wider than high
-        made = partial(_by_programs, q, k, v, group)
-        size = 1 << (group - 1).bit_length()
-        wanted = made(1.5)
-        others = {
-            "the padding of the tile has the score 0, and exp(0) is 1: its score must be -inf":
-                made(1.5, score=None),
-            "the tile is not masked: the first tokens of the next group are pooled too":
-                made(1.5, score=None, masked=False),
-            "the scale is forgotten": made(1.0),
-            "the first query of a group judges; it is the last one": made(1.5, judge=0),
-            "the last query of the tile judges, which is not the group's":
-                made(1.5, judge=size - 1),
-        }
-        with case(f"{length} tokens, groups of {group}, tiles of {size}"):
-            got = _two(answer(q, k, v, group, 1.5), "core keys and core values")
-            for side, what in enumerate(("core keys", "core values")):
-                causes = {cause: other[side] for cause, other in others.items()}
-                need_close(got[side], wanted[side], what, causes=causes)
-
-
-def check_padding(answer: Answer, draw: Draw) -> None:
-    """What stands behind a group must not be read: NaN there changes nothing in its core."""
-    for group in (3, 5):
-        q, k, v = (draw.normal(3 * group + 8, 16, dtype=torch.float32) for _ in "qkv")
-        wanted = _by_programs(q, k, v, group, 1.0)
-        for x in (q, k, v):
-            x[group:] = math.nan
-        with case(f"groups of {group}, and NaN behind group 0"):
-            with np.errstate(invalid="ignore"):  # of the other groups, in Triton's interpreter
-                got = _two(answer(q, k, v, group, 1.0), "core keys and core values")
-            for side, what in enumerate(("core key", "core value")):
-                need_close(got[side][0], wanted[side][0], f"{what} 0",
-                           why="a weight of 0 times NaN is NaN, so the padding may not be read at "
-                           "all: give the tl.load of keys and values a mask, and other=0.0")
+def dead(answer: Answer, draw: Draw) -> None:
+    """A row without a positive number, beside others."""
+    numbers = draw.normal(4, 6)
+    numbers[1], numbers[2, 3] = -numbers[1].abs(), numbers[2, 3].abs() + 0.1
+    numbers[3], numbers[0, 0] = 0.0, 1.0
+    wanted = _ratio(numbers.relu())
+    nothing = wanted.clone()
+    nothing[[1, 3]] = 0.0
+    first = nothing.clone()
+    first[[1, 3], 0] = 1.0
+    causes = {"a dead row is left at zeros, so that its slot is empty": nothing,
+              "a dead row takes the first column": first,
+              "one dead row makes all rows even": torch.full_like(wanted, 1 / 6)}
+    with case("row 1 has only negative numbers, row 3 only zeros"):
+        need_close(answer(numbers), wanted, "the weights", causes=causes,
+                   why="0/0: a row without a positive number gives every column the same weight")
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("05.2", "core_token", "The core of one group", 8, 2, 5, (
-        Property("equal to a sum over the members", 1, check_core),)),
-    CourseTask("05.3", "row_reads", "Which tokens a row reads", 6, 2, 5, (
-        Property("equal to counting, row by row", 1, check_reads),)),
-    CourseTask("05.8", "pool_by_kernel", "A kernel that pools groups", 15, 4, 4, (
-        Property("the cores of all groups", 1, check_kernel),
-        Property("reads nothing behind its group", 1, check_padding))),
+    CourseTask("05.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
+        Property("equal to counting token by token", 1, reads),)),
+    CourseTask("05.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
+        Property("a mean of the columns with positive numbers", 1, weights),
+        Property("a row without a positive number becomes the plain mean", 1, dead))),
 )

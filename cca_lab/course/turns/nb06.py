@@ -1,156 +1,146 @@
-"""What the reader writes in notebook 06_dynamic_groups; rows, tokens and groups count from 0."""
+"""What the reader writes in notebook 06: H2O's eviction, a block of a diagonal, shifted blocks."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from cca_lab.course.compare import cause_of, describe, need_close, need_items
+from cca_lab.course.compare import cause_of, describe
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
-# 06.2: importance
-def _attention(draw: Draw, length: int) -> Tensor:
-    """Return random weights of full causal attention, (L, L)."""
-    later = torch.ones(length, length).triu(1).bool()
-    return draw.normal(length, length, scale=2.0).masked_fill(later, float("-inf")).softmax(1)
+def _need_list(got: Any, wanted: list[int], what: str, causes: dict[str, Sequence[int]]) -> None:
+    """Compare a list of tokens; a wrong one that equals a cause is told so."""
+    got = got.tolist() if isinstance(got, Tensor) else got
+    if not isinstance(got, (list, tuple)) or not all(type(token) is int for token in got):
+        raise Mistake(f"{what} are {describe(got)}, wanted a list of integers")
+    if list(got) != wanted:
+        raise Mistake(f"{what} are {list(got)}, wanted {wanted}"
+                      + cause_of(causes, lambda other: list(got) == list(other)))
 
 
-def received(answer: Answer, draw: Draw) -> None:
-    """Against the mean of each column from the diagonal down."""
-    for length in (3, 7, 12, 1):
-        attention = _attention(draw, length)
-        wanted = torch.stack([attention[t:, t].mean() for t in range(length)])
-        with case(f"{length} tokens"):
-            need_close(answer(attention), wanted, "the importance", causes={
-                "the column is divided by L; only L - t rows can see token t": attention.mean(0),
-                "the column is only added up, and not divided": attention.sum(0),
-                "the rows are added up, which always gives 1": attention.sum(1),
-                "the mean of a row is taken; a token is a column": attention.mean(1),
-                "the divisor is t + 1, the tokens that row t sees; it is L - t, the rows that see "
-                "token t":
-                    attention.sum(0) / torch.arange(1, length + 1),
-                "the token's own row is not counted in the divisor":
-                    attention.sum(0) / torch.arange(length - 1, -1, -1).clamp(min=1)})
+# 06.2: which tokens H2O keeps
+def keep(scores: Sequence[float], heavy: int, recent: int, *, old_wins: bool = False,
+         lightest: bool = False, in_order: bool = True) -> list[int]:
+    """Return the tokens that are kept; options are mistakes."""
+    older = range(max(0, len(scores) - recent))
+    sign = 1 if lightest else -1
+    chosen = sorted(older, key=lambda t: (sign * scores[t], t if old_wins else -t))[:heavy]
+    return [*(sorted(chosen) if in_order else chosen), *range(len(older), len(scores))]
 
 
-def rounded(answer: Answer, draw: Draw) -> None:
-    """Weights that are 0 although the row can see the token."""
-    attention = _attention(draw, 6)
-    attention[4] = torch.tensor([1.0, 0, 0, 0, 0, 0])
-    wanted = torch.stack([attention[t:, t].mean() for t in range(6)])
-    with case("a row of six tokens that gives all its weight to token 0"):
-        need_close(answer(attention), wanted, "the importance", causes={
-            "only weights above 0 are counted; a row sees a token also if its weight has rounded "
-            "to 0":
-                attention.sum(0) / (attention > 0).sum(0).clamp(min=1)})
-
-
-# 06.4: what a row reads
-
-Members = list[int]
-Rule = Callable[[int, Members], bool]
-
-
-def _reads(row: int, focal: list[int], groups: list[Members], *,
-           pooled: Rule = lambda i, members: members[-1] < i,
-           raw: Rule = lambda i, members: members[0] <= i <= members[-1],
-           token: Callable[[int, int], bool] = lambda i, t: t <= i) -> list[list[int]]:
-    """Return focal tokens, numbers of groups and raw tokens of a row, for given rules."""
-    return [[t for t in focal if t <= row],
-            [z for z, members in enumerate(groups) if pooled(row, members)],
-            [t for members in groups if raw(row, members) for t in members if token(row, t)]]
-
-
-WRONG_RULES: dict[str, dict[str, Any]] = {
-    "a group is read as soon as one member is past: this reads the future":
-        {"pooled": lambda i, G: G[0] <= i},
-    "the last row of a group gets the group and its members: it counts them twice":
-        {"pooled": lambda i, G: G[-1] <= i},
-    "the last row of a group gets neither the group nor its members: it loses them, itself "
-    "included":
-        {"raw": lambda i, G: G[0] <= i < G[-1]},
-    "the last row of a group reads the pooled group; Eq. 15 gives it the members":
-        {"pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
-    "all members of the open group are read: those behind the row are its future":
-        {"token": lambda i, t: True},
-    "a row does not read itself": {"token": lambda i, t: t < i},
-    "a focal row inside an open group does not get the members: it needs them too":
-        {"raw": lambda i, G: i in G},
-    "no members are read raw: the open group is lost": {"raw": lambda i, G: False},
-}
-
-
-def _three(got: Any) -> list[list[int]]:
-    """Return the answer as three lists in ascending order."""
-    need_items(got, 3, "three lists: focal tokens, groups, raw tokens")
-    lists = [numbers.tolist() if isinstance(numbers, Tensor) else numbers for numbers in got]
-    if not all(isinstance(numbers, (list, tuple)) and all(type(item) is int for item in numbers)
-               for numbers in lists):
-        raise Mistake("one of the three is no list of integers")
-    return [sorted(numbers) for numbers in lists]
-
-
-def reading(answer: Answer, draw: Draw) -> None:
-    """Every row of the example in the notebook and of random divisions."""
-    divisions = [(7, 2, [0, 2, 5])]
+def kept(answer: Answer, draw: Draw) -> None:
+    """Scores in the order of the text, as H2O has added them up."""
+    cases = [([1.43, 1.47, 0.10], 1, 1), ([2.0, 0.5, 3.0, 1.0, 2.5], 2, 1),
+             ([3.0, 1.0, 2.0, 5.0, 4.0, 0.2], 2, 2), ([1.0, 2.0], 3, 2), ([4.0], 1, 1),
+             ([3.0, 2.0, 1.0], 0, 2), ([3.0, 1.0, 2.0], 2, 0),
+             ([1.0, 3.0, 1.0, 2.0, 9.0], 2, 1), ([1.0, 1.0, 1.0, 1.0, 9.0], 2, 1)]
     for _ in range(6):
-        group, groups = draw.randint(2, 4), draw.randint(1, 3)
-        length = group * groups + draw.randint(1, 4)
-        divisions.append((length, group,
-                          sorted(draw.sample(range(length), length - group * groups))))
-    for length, group, focal in divisions:
-        others = [t for t in range(length) if t not in focal]
-        groups_of = [others[first : first + group] for first in range(0, len(others), group)]
-        got = [_three(answer(row, focal, groups_of)) for row in range(length)]
-        wanted = [_reads(row, focal, groups_of) for row in range(length)]
-        if got == wanted:
-            continue
-        row = next(row for row in range(length) if got[row] != wanted[row])
-        side = next(side for side in range(3) if got[row][side] != wanted[row][side])
-        what = ("the focal tokens", "the groups", "the raw tokens")[side]
-        causes = {cause: [_reads(i, focal, groups_of, **rule) for i in range(length)]
-                  for cause, rule in WRONG_RULES.items()}
-        with case(f"focal {focal}, groups {groups_of}, row {row}"):
-            raise Mistake(f"{what} are {got[row][side]}, wanted {wanted[row][side]}"
-                          + cause_of(causes, got.__eq__))
+        scores = [round(draw.uniform(0, 5), 2) for _ in range(draw.randint(3, 12))]
+        cases.append((scores, draw.randint(1, 4), draw.randint(1, 4)))
+    for scores, heavy, recent in cases:
+        wanted, last = keep(scores, heavy, recent), set(keep(scores, 0, recent))
+        heaviest = keep(scores, len(scores), 0, in_order=False)  # of all tokens, recent ones too
+        causes: dict[str, Sequence[int]] = {
+            "the recent tokens take part in the choice of the heavy ones; those are chosen from "
+            "the others": sorted({*heaviest[:heavy], *last}),
+            "the recent tokens are not kept whatever their score":
+                sorted(heaviest[: heavy + recent]),
+            "the lightest are kept, and the heaviest leave":
+                keep(scores, heavy, recent, lightest=True),
+            "of equal scores the newer leaves; in H2O here it is the older":
+                keep(scores, heavy, recent, old_wins=True),
+            "the places are in the order of their scores; they belong in the order of the text":
+                keep(scores, heavy, recent, in_order=False),
+            "only the heavy ones are returned": [t for t in wanted if t not in last],
+            "scores[-0:] is the whole list": list(range(len(scores))),
+        }
+        with case(f"scores {scores}, heavy {heavy}, recent {recent}"):
+            _need_list(answer(scores, heavy, recent), wanted, "the places", causes)
 
 
-# 06.7: importance from some rows
-def sampled(answer: Answer, draw: Draw) -> None:
-    """Against counting; tokens that no sampled row can see must be infinite."""
-    for length, rows in [(4, [0, 2]), (9, [2, 5, 6]), (12, [11]), (10, [0, 1, 9])]:
-        some, index = _attention(draw, length)[rows], torch.tensor(rows)
-        seen_by = torch.tensor([sum(row >= t for row in rows) for t in range(length)])
-        unseen, total = seen_by == 0, some.sum(0)
-        with case(f"rows {rows} of {length} tokens"):
-            got = answer(some, index)
-            if not isinstance(got, Tensor) or got.shape != (length,) or not got.is_floating_point():
-                raise Mistake(f"the result is {describe(got)}, wanted a tensor of {length} numbers")
-            if not (got[unseen] == torch.inf).all():
-                token = int((unseen & (got != torch.inf)).nonzero()[0])
-                why = ("0/0 is not a number: give these tokens infinity" if got[token].isnan() else
-                       "it was not measured, so it is kept: its score is infinity")
-                raise Mistake(f"no sampled row can see token {token}, and its score is "
-                              f"{describe(got[token].item())}: {why}")
-            wanted = (total / seen_by)[~unseen]
-            need_close(got[~unseen], wanted, "the scores", causes={
-                "the divisor is the number of sampled rows; not all of them can see the token":
-                    (total / len(rows))[~unseen],
-                "the divisor is L - t, as if all rows were sampled":
-                    (total / torch.arange(length, 0, -1))[~unseen],
-                "row t is not counted for token t: a row sees its own token":
-                    (total / torch.tensor([max(1, sum(row > t for row in rows))
-                                           for t in range(length)]))[~unseen]})
+# 06.5: what a row reads of columns and diagonals in blocks
+def tokens_of(columns: Sequence[int], offsets: Sequence[int], last: int, low: int,
+              high: int) -> list[int]:
+    """Return, up to `last`, the columns and each diagonal o's tokens low - o to high - o - 1."""
+    return [t for t in range(last + 1) if t in columns
+            or any(low - o <= t < high - o for o in offsets)]
+
+
+def in_blocks(answer: Answer, draw: Draw) -> None:
+    """Rows of several blocks; the first case tells the usual mistakes apart."""
+    cases: list[tuple[int, list[int], list[int], int]] = [
+        (7, [2, 8], [0, 5], 3), (1, [0], [0, 5], 3), (11, [2], [0, 4], 4), (6, [], [0, 1], 1),
+        (9, [1, 9], [0, 2], 5)]
+    for _ in range(8):
+        columns = sorted(draw.sample(range(20), draw.randint(0, 3)))
+        cases.append((draw.randint(0, 19), columns, [0, *sorted(draw.sample(range(1, 18), 2))],
+                      draw.randint(1, 5)))
+    for row, columns, offsets, block in cases:
+        chosen, first = (columns, offsets), row - row % block
+        end = first + block
+        wanted, ranges = (tokens_of(read, offsets, row, first, end) for read in (columns, []))
+        causes: dict[str, Sequence[int]] = {
+            "a diagonal is one token; a block of rows reads `block` tokens of it":
+                tokens_of(*chosen, row, row, row + 1),
+            "the range begins at the row's own place; it begins at that of the block's first row":
+                tokens_of(*chosen, row, row, row + block),
+            "the range ends where it should begin":
+                tokens_of(*chosen, row, first - block + 1, first + 1),
+            "the range is one token too long": tokens_of(*chosen, row, first, end + 1),
+            "later tokens are read too":
+                tokens_of(*chosen, max([end - 1, *columns]), first, end),
+            "only the diagonals are read": ranges,
+            "a token is listed twice": sorted([*ranges, *(t for t in columns if t <= row)]),
+        }
+        with case(f"row {row}, columns {columns}, diagonals {offsets}, block {block}"):
+            got = answer(row, columns, offsets, block)
+            if isinstance(got, (list, tuple)) and any(type(t) is int and t < 0 for t in got):
+                raise Mistake(f"the tokens are {list(got)}: a range that begins before the text is "
+                              "cut at 0")
+            _need_list(got, wanted, "the tokens", causes)
+
+
+# 06.8: shifted blocks without wrap-around
+def first_token(row: int, group: int) -> int:
+    """Return the first token of the row's shifted block, by going back to its border."""
+    while row > 0 and (row - group // 2) % group:
+        row -= 1
+    return row
+
+
+def shifted(answer: Answer, draw: Draw) -> None:
+    """All rows of a text, so that the whole text tells the mistake; groups are even."""
+    for group in (4, 8, 2, 6, 2 * draw.randint(5, 12)):
+        rows, half = range(3 * group + 1), group // 2
+        got = [answer(row, group) for row in rows]
+        causes = {
+            "the blocks are not shifted": [row // group * group for row in rows],
+            "the blocks are shifted by a whole group":
+                [max(0, row // group * group - group) for row in rows],
+            "the first half block begins before the text":
+                [(row + half) // group * group - half for row in rows],
+            "the first half block is forgotten: its rows have a block of their own":
+                [max(half, (row + half) // group * group - half) for row in rows],
+            "a place is shifted, and its block's first token is not shifted back":
+                [(row + half) // group * group for row in rows],
+            "all blocks have half the size": [row // half * half for row in rows],
+        }
+        for row, first in zip(rows, got, strict=True):
+            with case(f"row {row}, group {group}"):
+                if type(first) is not int:
+                    raise Mistake(f"the first token is {describe(first)}, wanted an integer: "
+                                  "divide with //")
+                if first != (wanted := first_token(row, group)):
+                    raise Mistake(f"the first token is {first}, wanted {wanted}"
+                                  + cause_of(causes, got.__eq__))
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("06.2", "importance_of", "The importance of each token", 5, 2, 4, (
-        Property("the mean of a column over the rows that see it", 1, received),
-        Property("a weight that rounds to 0 counts too", 1, rounded))),
-    CourseTask("06.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
-        Property("every past token once, and no later one", 1, reading),)),
-    CourseTask("06.7", "sampled_importance", "Importance from some rows", 5, 3, 3, (
-        Property("divided by the sampled rows that see the token", 1, sampled),)),
+    CourseTask("06.2", "kept_places", "Which tokens H2O keeps", 6, 2, 4, (
+        Property("the recent ones, and the heaviest of the others", 1, kept),)),
+    CourseTask("06.5", "tokens_read", "What a row reads, in blocks", 8, 3, 4, (
+        Property("columns and blocks of diagonals, none of the future", 1, in_blocks),)),
+    CourseTask("06.8", "first_of_block", "Shifted blocks that do not wrap", 5, 2, 4, (
+        Property("the borders lie half a block off", 1, shifted),)),
 )

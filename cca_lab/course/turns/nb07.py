@@ -1,114 +1,94 @@
-"""What the reader writes in notebook 07_convolutional_memory; rows and tokens count from 0."""
+"""What the reader writes in notebook 07; rows count from 1 there, as in the CCA paper."""
 
-from collections.abc import Callable
-from typing import Any
-
-import torch
-from torch import Tensor
-
-from cca_lab.course.compare import cause_of, describe, need_close
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.course.compare import need_equal, need_items
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
 
-# 07.2: what a row reads
-def _columns(row: int, slots: int, segment: int, *,
-             full: Callable[[int, int], bool] = lambda held, slots: held > slots,
-             late: int = 0, count_slots: bool = True) -> tuple[int, int]:
-    """Return the slots and the first raw token of a row, for given rules; token by token."""
-    held, raw, first = 0, 0, 0
-    for token in range(row + 1):
-        begins = token and token % segment == 0 and token <= row - late
-        if begins and full(held * count_slots + raw, slots):
-            held, raw, first = slots, 0, token
-        raw += 1
-    return held, first
+# 07.2: the pairs of all rows
+def count(answer: Answer, draw: Draw) -> None:
+    """Against a list of rows; the first size tells the usual mistakes apart."""
+    sizes = [(9, 3, 3), (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2)]
+    sizes += draw.sizes(8, (20, 60), (2, 7), (1, 12))
+    for length, group, window in sizes:
+        rows = [(row, max(0, row - window)) for row in range(1, length + 1)]
+        pairs = [old // group + old % group + min(row, window) for row, old in rows]
+        wanted = sum(pairs)
+        causes = {
+            "the tokens that fill no group, (i - s) mod g of them, are not read":
+                sum(old // group + min(row, window) for row, old in rows),
+            "the first rows read a whole window, although the text has only begun":
+                sum(old // group + old % group + window for row, old in rows),
+            "a row that is shorter than the window gets a negative number of cores":
+                sum((row - window) // group + (row - window) % group + min(row, window)
+                    for row, old in rows),
+            "the last token of the last core is read raw as well":
+                wanted + sum(old >= group for _, old in rows),
+            "a core counts as all the tokens of its group": sum(row for row, _ in rows),
+            "only the cores are counted": sum(old // group + old % group for row, old in rows),
+            "only the last row is counted": pairs[-1],
+            "the last row is left out: does your range end at length + 1?": sum(pairs[:-1]),
+        }
+        with case(f"length {length}, group {group}, window {window}"):
+            need_equal(answer(length, group, window), wanted, "the number of pairs", causes=causes)
 
 
-RULES: dict[str, dict[str, Any]] = {
-    "slots and raw tokens are compressed at every segment, also if they are not more than M":
-        {"full": lambda held, slots: True},
-    "exactly M columns are compressed too; there is room for M":
-        {"full": lambda held, slots: held >= slots},
-    "only the raw tokens are counted: the slots need room too": {"count_slots": False},
-    "the first row of a segment still reads the old columns; compression comes before it":
-        {"late": 1},
-}
+# 07.6: what a cache keeps
+def kept(answer: Answer, draw: Draw) -> None:
+    """Against counting up from an empty cache."""
+    sizes = [(9, 4, 3), (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32)]
+    sizes += draw.sizes(10, (30, 90), (2, 9), (1, 20))
+    for tokens, group, window in sizes:
+        with case(f"{tokens} tokens, group {group}, window {window}"):
+            got = answer(tokens, group, window)
+            need_items(got, 2, "two numbers: cores and raw tokens")
+            visible = 0
+            while group * (visible + 1) + window <= tokens + 1:
+                visible += 1
+            complete = sum(start + group <= tokens for start in range(0, tokens, group))
+            need_equal(got[0], complete, "cores", causes={
+                "only the cores are kept that the next row reads; the others close too, and nobody "
+                "could make them later": visible,
+                "a group that is not complete has a core": -(-tokens // group)})
+            before = max(0, tokens - window) // group
+            need_equal(got[1], tokens - group * visible, "raw tokens", causes={
+                "only the window is kept: the tokens that fill no group are raw too":
+                    min(tokens, window),
+                "the window is kept without the next row's own token, and nothing else":
+                    min(tokens, window - 1),
+                "the last row decides; the next one may read one core more":
+                    tokens - group * before,
+                "a token is dropped when its group closes, although it is still in the window":
+                    tokens % group,
+                "nothing is dropped": tokens})
 
 
-def reads(answer: Answer, draw: Draw) -> None:
-    """All rows of several sizes, at which the usual mistakes differ."""
-    sizes = [(2, 3), (4, 3), (6, 3), (5, 1), (10, 4), (draw.randint(3, 9), draw.randint(2, 6))]
-    for slots, segment in sizes:
-        length = 4 * (slots + segment)
-        got = []
-        for row in range(length):
-            pair = answer(row, slots, segment)
-            if not (isinstance(pair, (tuple, list)) and len(pair) == 2
-                    and all(type(x) is int for x in pair)):
-                raise Mistake(f"the result is {describe(pair)}, wanted two integers: slots and the "
-                              "first raw token")
-            got.append(tuple(pair))
-        wrong = [row for row in range(length) if got[row] != _columns(row, slots, segment)]
-        if not wrong:
-            continue
-        wanted = _columns(wrong[0], slots, segment)
-        results = {cause: [_columns(row, slots, segment, **rule) for row in range(length)]
-                   for cause, rule in RULES.items()}
-        begins = [row // segment * segment for row in range(length)]
-        always = cause_of({next(iter(RULES)): [(slots if first else 0, first) for first in begins]},
-                          got.__eq__)
-        with case(f"{slots} slots, segments of {segment}, row {wrong[0]}"):
-            raise Mistake(f"slots and first raw token are {got[wrong[0]]}, wanted {wanted}"
-                          + (cause_of(results, got.__eq__) or always))
-
-
-# 07.5: mixing weights
-def _ratio(positive: Tensor, dim: int = 1) -> Tensor:
-    total = positive.sum(dim, keepdim=True)
-    return torch.where(total == 0, 1 / positive.shape[dim],
-                       positive / total.masked_fill(total == 0, 1))
-
-
-def weights(answer: Answer, draw: Draw) -> None:
-    """Rows of both signs."""
-    for slots, columns in [(2, 3), (3, 5), (4, 7), (1, 4)]:
-        numbers = draw.normal(slots, columns)
-        numbers[:, 0] = numbers[:, 0].abs() + 0.1
-        with case(f"{slots} slots, {columns} columns, a positive number in each row"):
-            need_close(answer(numbers), _ratio(numbers.relu()), "the weights", causes={
-                "negative numbers are not made 0 first": numbers / numbers.sum(1, keepdim=True),
-                "absolute values are taken: negative numbers count 0": _ratio(numbers.abs()),
-                "the sums go over the slots; a slot is a mean of columns, so they go along the row":
-                    _ratio(numbers.relu(), 0),
-                "a softmax is taken, which gives no column 0": numbers.softmax(1),
-                "a softmax of the ReLU is taken, which gives no column 0":
-                    numbers.relu().softmax(1),
-                "a small number is added to the sum, so that the weights do not sum to 1":
-                    numbers.relu() / (numbers.relu().sum(1, keepdim=True) + 1e-6)})
-
-
-def dead(answer: Answer, draw: Draw) -> None:
-    """A row without a positive number, beside others."""
-    numbers = draw.normal(4, 6)
-    numbers[1], numbers[2, 3] = -numbers[1].abs(), numbers[2, 3].abs() + 0.1
-    numbers[3], numbers[0, 0] = 0.0, 1.0
-    wanted = _ratio(numbers.relu())
-    nothing = wanted.clone()
-    nothing[[1, 3]] = 0.0
-    first = nothing.clone()
-    first[[1, 3], 0] = 1.0
-    causes = {"a dead row is left at zeros, so that its slot is empty": nothing,
-              "a dead row takes the first column": first,
-              "one dead row makes all rows even": torch.full_like(wanted, 1 / 6)}
-    with case("row 1 has only negative numbers, row 3 only zeros"):
-        need_close(answer(numbers), wanted, "the weights", causes=causes,
-                   why="0/0: a row without a positive number gives every column the same weight")
+# 07.8: where attention is half of the work
+def half(answer: Answer, draw: Draw) -> None:
+    """Against trying one length after the other."""
+    sizes = [(8, 21), (3, 5), (1, 2)]
+    sizes += [(draw.randint(2, 30), draw.randint(2, 80)) for _ in range(4)]
+    for width, inner in sizes:
+        weights = 4 * width * width + 3 * width * inner
+        wanted = 1
+        while 4 * width * wanted * (wanted + 1) // 2 < 2 * weights * wanted:
+            wanted += 1
+        whole = 4 * width + 3 * inner
+        with case(f"width {width}, inner width {inner}"):
+            need_equal(answer(width, inner), wanted, "the length", causes={
+                "every row reads every token: causal attention has L (L + 1) / 2 pairs":
+                    -(-whole // 2),
+                "a token is multiplied with the weights once, but each takes two operations":
+                    -(-whole // 2) - 1,
+                "pairs take two operations for each number; they take four": 2 * whole - 1,
+                "row i reads i - 1 tokens; it reads itself too": whole + 1,
+                "the pairs are taken as L^2 / 2: one token too late": whole})
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("07.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
-        Property("equal to counting token by token", 1, reads),)),
-    CourseTask("07.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
-        Property("a mean of the columns with positive numbers", 1, weights),
-        Property("a row without a positive number becomes the plain mean", 1, dead))),
+    CourseTask("07.2", "count_pairs", "The pairs of all rows", 6, 2, 4, (
+        Property("equal to a list of rows", 1, count),)),
+    CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
+        Property("equal to counting", 1, kept),)),
+    CourseTask("07.8", "half_length", "Where attention is half of the work", 6, 2, 4, (
+        Property("equal to trying all lengths", 1, half),)),
 )

@@ -1,146 +1,101 @@
-"""What the reader writes in notebook 08: H2O's eviction, a block of a diagonal, shifted blocks."""
+"""What the reader writes in notebook 08_caches_and_decoding."""
 
-from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from cca_lab.course.compare import cause_of, describe
+from cca_lab.course.compare import need_close, need_items, need_same, need_tensor
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
-def _need_list(got: Any, wanted: list[int], what: str, causes: dict[str, Sequence[int]]) -> None:
-    """Compare a list of tokens; a wrong one that equals a cause is told so."""
-    got = got.tolist() if isinstance(got, Tensor) else got
-    if not isinstance(got, (list, tuple)) or not all(type(token) is int for token in got):
-        raise Mistake(f"{what} are {describe(got)}, wanted a list of integers")
-    if list(got) != wanted:
-        raise Mistake(f"{what} are {list(got)}, wanted {wanted}"
-                      + cause_of(causes, lambda other: list(got) == list(other)))
+# 08.2: a step of StreamingLLM
+def _attended(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    return torch.softmax(scale * (keys @ query), dim=0) @ values
 
 
-# 08.2: which tokens H2O keeps
-def keep(scores: Sequence[float], heavy: int, recent: int, *, old_wins: bool = False,
-         lightest: bool = False, in_order: bool = True) -> list[int]:
-    """Return the tokens that are kept; options are mistakes."""
-    older = range(max(0, len(scores) - recent))
-    sign = 1 if lightest else -1
-    chosen = sorted(older, key=lambda t: (sign * scores[t], t if old_wins else -t))[:heavy]
-    return [*(sorted(chosen) if in_order else chosen), *range(len(older), len(scores))]
+def _kept(x: Tensor, sinks: int, recent: int) -> Tensor:
+    """Keep the first and the last rows, none twice."""
+    return x[[row for row in range(len(x)) if row < sinks or row >= len(x) - recent]]
 
 
-def kept(answer: Answer, draw: Draw) -> None:
-    """Scores in the order of the text, as H2O has added them up."""
-    cases = [([1.43, 1.47, 0.10], 1, 1), ([2.0, 0.5, 3.0, 1.0, 2.5], 2, 1),
-             ([3.0, 1.0, 2.0, 5.0, 4.0, 0.2], 2, 2), ([1.0, 2.0], 3, 2), ([4.0], 1, 1),
-             ([3.0, 2.0, 1.0], 0, 2), ([3.0, 1.0, 2.0], 2, 0),
-             ([1.0, 3.0, 1.0, 2.0, 9.0], 2, 1), ([1.0, 1.0, 1.0, 1.0, 9.0], 2, 1)]
-    for _ in range(6):
-        scores = [round(draw.uniform(0, 5), 2) for _ in range(draw.randint(3, 12))]
-        cases.append((scores, draw.randint(1, 4), draw.randint(1, 4)))
-    for scores, heavy, recent in cases:
-        wanted, last = keep(scores, heavy, recent), set(keep(scores, 0, recent))
-        heaviest = keep(scores, len(scores), 0, in_order=False)  # of all tokens, recent ones too
-        causes: dict[str, Sequence[int]] = {
-            "the recent tokens take part in the choice of the heavy ones; those are chosen from "
-            "the others": sorted({*heaviest[:heavy], *last}),
-            "the recent tokens are not kept whatever their score":
-                sorted(heaviest[: heavy + recent]),
-            "the lightest are kept, and the heaviest leave":
-                keep(scores, heavy, recent, lightest=True),
-            "of equal scores the newer leaves; in H2O here it is the older":
-                keep(scores, heavy, recent, old_wins=True),
-            "the places are in the order of their scores; they belong in the order of the text":
-                keep(scores, heavy, recent, in_order=False),
-            "only the heavy ones are returned": [t for t in wanted if t not in last],
-            "scores[-0:] is the whole list": list(range(len(scores))),
-        }
-        with case(f"scores {scores}, heavy {heavy}, recent {recent}"):
-            _need_list(answer(scores, heavy, recent), wanted, "the places", causes)
+def _tail(x: Tensor, count: int) -> Tensor:
+    return x[len(x) - min(count, len(x)):]
 
 
-# 08.5: what a row reads of columns and diagonals in blocks
-def tokens_of(columns: Sequence[int], offsets: Sequence[int], last: int, low: int,
-              high: int) -> list[int]:
-    """Return, up to `last`, the columns and each diagonal o's tokens low - o to high - o - 1."""
-    return [t for t in range(last + 1) if t in columns
-            or any(low - o <= t < high - o for o in offsets)]
+def streaming(answer: Answer, draw: Draw) -> None:
+    """Token by token, the right past each time."""
+    for sinks, recent, width in [(1, 2, 4), (2, 3, 3), (0, 2, 4), (3, 1, 5)]:
+        keys, values = torch.zeros(2, 0, width, dtype=torch.float64)
+        for _ in range(sinks + recent + 4):
+            query, key, value = draw.normal(3, width)
+            with case(f"{sinks} sinks, {recent} recent, {len(keys)} tokens in the past"):
+                got = need_items(answer(query, key, value, keys, values, sinks, recent), 3,
+                                 "three things: the output, and the keys and values that stay")
+                keys, values = torch.cat([keys, key[None]]), torch.cat([values, value[None]])
+                _check_output(got[0], query, keys, values, sinks, recent)
+                _check_stay(got[1], keys, sinks, recent, "the keys that stay")
+                _check_stay(got[2], values, sinks, recent, "the values that stay")
+            keys, values = _kept(keys, sinks, recent), _kept(values, sinks, recent)
 
 
-def in_blocks(answer: Answer, draw: Draw) -> None:
-    """Rows of several blocks; the first case tells the usual mistakes apart."""
-    cases: list[tuple[int, list[int], list[int], int]] = [
-        (7, [2, 8], [0, 5], 3), (1, [0], [0, 5], 3), (11, [2], [0, 4], 4), (6, [], [0, 1], 1),
-        (9, [1, 9], [0, 2], 5)]
-    for _ in range(8):
-        columns = sorted(draw.sample(range(20), draw.randint(0, 3)))
-        cases.append((draw.randint(0, 19), columns, [0, *sorted(draw.sample(range(1, 18), 2))],
-                      draw.randint(1, 5)))
-    for row, columns, offsets, block in cases:
-        chosen, first = (columns, offsets), row - row % block
-        end = first + block
-        wanted, ranges = (tokens_of(read, offsets, row, first, end) for read in (columns, []))
-        causes: dict[str, Sequence[int]] = {
-            "a diagonal is one token; a block of rows reads `block` tokens of it":
-                tokens_of(*chosen, row, row, row + 1),
-            "the range begins at the row's own place; it begins at that of the block's first row":
-                tokens_of(*chosen, row, row, row + block),
-            "the range ends where it should begin":
-                tokens_of(*chosen, row, first - block + 1, first + 1),
-            "the range is one token too long": tokens_of(*chosen, row, first, end + 1),
-            "later tokens are read too":
-                tokens_of(*chosen, max([end - 1, *columns]), first, end),
-            "only the diagonals are read": ranges,
-            "a token is listed twice": sorted([*ranges, *(t for t in columns if t <= row)]),
-        }
-        with case(f"row {row}, columns {columns}, diagonals {offsets}, block {block}"):
-            got = answer(row, columns, offsets, block)
-            if isinstance(got, (list, tuple)) and any(type(t) is int and t < 0 for t in got):
-                raise Mistake(f"the tokens are {list(got)}: a range that begins before the text is "
-                              "cut at 0")
-            _need_list(got, wanted, "the tokens", causes)
+def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sinks: int,
+                  recent: int) -> None:
+    scale = len(query) ** -0.5
+    need_close(output, _attended(query, keys, values, scale), "the output", causes={
+        "the token does not attend to itself": _attended(query, keys[:-1], values[:-1], scale),
+        "eviction comes first, so the row has lost one token":
+            _attended(query, _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
+        "the scores are not divided by sqrt(D)": _attended(query, keys, values, 1.0),
+        "the scores are not divided by sqrt(D), but by D":
+            _attended(query, keys, values, scale**2)})
 
 
-# 08.8: shifted blocks without wrap-around
-def first_token(row: int, group: int) -> int:
-    """Return the first token of the row's shifted block, by going back to its border."""
-    while row > 0 and (row - group // 2) % group:
-        row -= 1
-    return row
+def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> None:
+    wanted = _kept(long, sinks, recent)
+    causes = {
+        "nothing is evicted": long,
+        "the sinks are dropped": _tail(long, sinks + recent),
+        "while there are few tokens, some are kept twice":
+            torch.cat([long[:sinks], _tail(long, recent)]),
+        "one recent token too many is kept": _kept(long, sinks, recent + 1),
+        "one recent token too few is kept": _kept(long, sinks, recent - 1),
+        "only the sinks stay": long[:sinks],
+        "with recent = 0 or few tokens a slice such as x[-recent:] takes everything":
+            torch.cat([long[:sinks], long]),
+        "the new token is not among them": _kept(long[:-1], sinks, recent),
+    }
+    if isinstance(came, Tensor) and came.shape != wanted.shape:
+        for cause, other in causes.items():
+            if other.shape == came.shape and torch.allclose(came.double(), other):
+                raise Mistake(f"{what} are {len(came)}, wanted {len(wanted)}. This is what comes "
+                              f"out when {cause}")
+    need_close(need_tensor(came, wanted.shape, what), wanted, what, causes=causes)
 
 
-def shifted(answer: Answer, draw: Draw) -> None:
-    """All rows of a text, so that the whole text tells the mistake; groups are even."""
-    for group in (4, 8, 2, 6, 2 * draw.randint(5, 12)):
-        rows, half = range(3 * group + 1), group // 2
-        got = [answer(row, group) for row in rows]
-        causes = {
-            "the blocks are not shifted": [row // group * group for row in rows],
-            "the blocks are shifted by a whole group":
-                [max(0, row // group * group - group) for row in rows],
-            "the first half block begins before the text":
-                [(row + half) // group * group - half for row in rows],
-            "the first half block is forgotten: its rows have a block of their own":
-                [max(half, (row + half) // group * group - half) for row in rows],
-            "a place is shifted, and its block's first token is not shifted back":
-                [(row + half) // group * group for row in rows],
-            "all blocks have half the size": [row // half * half for row in rows],
-        }
-        for row, first in zip(rows, got, strict=True):
-            with case(f"row {row}, group {group}"):
-                if type(first) is not int:
-                    raise Mistake(f"the first token is {describe(first)}, wanted an integer: "
-                                  "divide with //")
-                if first != (wanted := first_token(row, group)):
-                    raise Mistake(f"the first token is {first}, wanted {wanted}"
-                                  + cause_of(causes, got.__eq__))
+# 08.4: the mask of a chunk
+def chunks(answer: Answer, draw: Draw) -> None:
+    """Small tables."""
+    for past, chunk in [(2, 3), (0, 4), (5, 1), (3, 2), (draw.randint(1, 6), draw.randint(2, 6))]:
+        wanted = torch.tensor([[column <= past + row for column in range(past + chunk)]
+                               for row in range(chunk)])
+        ones = torch.ones(chunk, past + chunk, dtype=torch.bool)
+        with case(f"{past} tokens in the past, a chunk of {chunk}"):
+            need_same(answer(past, chunk), wanted, "the table", causes={
+                "the triangle begins at the top left, so the first row sees one token of the past "
+                "only": ones.tril(),
+                "a row does not see its own token": ones.tril(past - 1),
+                "a row sees one token too many: the next one": ones.tril(past + 1),
+                "every row sees the whole chunk, its future included": ones,
+                "the chunk's own tokens are not seen":
+                    torch.cat([ones[:, :past], ~ones[:, past:]], dim=1),
+                "the past is not seen": ones.tril(past) & (torch.arange(past + chunk) >= past),
+                "true and false are exchanged": ~wanted})
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("08.2", "kept_places", "Which tokens H2O keeps", 6, 2, 4, (
-        Property("the recent ones, and the heaviest of the others", 1, kept),)),
-    CourseTask("08.5", "tokens_read", "What a row reads, in blocks", 8, 3, 4, (
-        Property("columns and blocks of diagonals, none of the future", 1, in_blocks),)),
-    CourseTask("08.8", "first_of_block", "Shifted blocks that do not wrap", 5, 2, 4, (
-        Property("the borders lie half a block off", 1, shifted),)),
+    CourseTask("08.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, 5, (
+        Property("attends first, then evicts", 1, streaming),)),
+    CourseTask("08.4", "chunk_mask", "What the rows of a chunk see", 4, 2, 4, (
+        Property("all of the past, and the chunk up to itself", 1, chunks),)),
 )

@@ -1,144 +1,110 @@
-"""What the reader writes in notebook 09; rows and tokens count from 0, layers from 1."""
+"""What the reader writes in notebook 09: operations a byte, pairs in blocks, Amdahl's law."""
 
-from collections.abc import Callable
-
-import torch
-from torch import Tensor
-
-from cca_lab.course.compare import describe, need_equal
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
-
-# 09.2: layers until a token is inside a row
-
-Reach = list[list[bool]]
+from cca_lab.course.compare import need_equal
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
 
-def _layers(reach: Reach, row: int, token: int) -> int:
-    """Count layers by boolean matrices: what is inside every row, layer after layer."""
-    length = len(reach)
-    step = torch.tensor(reach) | torch.eye(length, dtype=torch.bool)
-    inside = torch.eye(length)
-    for layers in range(1, length + 1):
-        inside = (step.float() @ inside > 0).float()
-        if inside[row, token]:
-            return layers
-    return 0
+# 09.3: operations a byte
+def intensity(answer: Answer, draw: Draw) -> None:
+    """The last rows of a text, one to all; the first size tells the usual mistakes apart."""
+    sizes = [(3, 7, 5, 2), (1, 1024, 64, 4), (1024, 1024, 64, 4)]
+    sizes += [(draw.randint(2, 9), draw.randint(10, 40), draw.randint(3, 70), draw.choice((1, 4)))
+              for _ in range(6)]
+    for rows, length, head_dim, itemsize in sizes:
+        pairs = sum(range(length - rows + 1, length + 1))
+        operations, numbers = 4 * head_dim * pairs, 2 * head_dim * (rows + length)
+        moved = itemsize * numbers
+        causes = {
+            "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
+            "addition a feature": operations / 2 / moved,
+            "every row reads the whole text; row i of a causal text reads i tokens":
+                4 * head_dim * rows * length / moved,
+            "the rows are the first of the text; they are its last":
+                4 * head_dim * rows * (rows + 1) / 2 / moved,
+            "a row does not read its own token": 4 * head_dim * (pairs - rows) / moved,
+            "numbers are counted; a number has `itemsize` bytes": operations / numbers,
+            "the values are not read": operations / (moved - itemsize * head_dim * length),
+            "the output is not written": operations / (moved - itemsize * head_dim * rows),
+            "keys and values are those of the rows only; the rows read the whole text":
+                operations / (4 * itemsize * head_dim * rows),
+            "a query, a key, a value and an output are moved for every pair": 1 / itemsize,
+            "it is bytes over operations, upside down": moved / operations,
+        }
+        with case(f"{rows} rows of {length} tokens, {head_dim} features of {itemsize} bytes"):
+            need_equal(answer(rows, length, head_dim, itemsize), operations / moved,
+                       "operations a byte", tolerance=1e-9, causes=causes)
 
 
-def _compare(answer: Answer, reach: Reach, what: str) -> None:
-    """Compare all pairs of a row and a token; one cause must explain all wrong ones."""
-    length = len(reach)
-    pairs = [(row, token) for row in range(length) for token in range(length)]
-    got = {pair: answer(reach, *pair) for pair in pairs}
-    turned = [list(column) for column in zip(*reach, strict=True)]
-    causes: dict[str, Callable[[int, int], int]] = {
-        "row and token are exchanged: reach[i][t] says that row i reads token t":
-            lambda i, t: _layers(turned, i, t),
-        "only one layer is looked at": lambda i, t: int(reach[i][t]),
-        "the rows in between are counted, not the layers: a token that is read at once takes one "
-        "layer": lambda i, t: max(0, _layers(reach, i, t) - 1),
-        "a row does not keep its own input":
-            lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
-        "a row's own input takes no layer; after one layer it is inside":
-            lambda i, t: _layers(reach, i, t) * (i != t),
-    }
-    for row, token in pairs:
-        wanted = _layers(reach, row, token)
-        if got[row, token] != wanted:
-            explained = {cause: rule(row, token) for cause, rule in causes.items()
-                         if all(rule(*pair) == got[pair] for pair in pairs)}
-            with case(f"{what}, row {row}, token {token}"):
-                need_equal(got[row, token], wanted, "the number of layers", causes=explained)
+# 09.4: what blocks compute
+def _tiles(length: int, block: int) -> list[tuple[range, range]]:
+    """Return the rows and columns of all tiles."""
+    edges = [range(first, min(first + block, length)) for first in range(0, length, block)]
+    return [(rows, columns) for rows in edges for columns in edges]
 
 
-def chains(answer: Answer, draw: Draw) -> None:
-    """The words of the notebook, and random mechanisms."""
-    words = [[sign == "x" for sign in row] for row in ("x....", "xx...", "xxx..", "x.xx.", "x..xx")]
-    _compare(answer, words, "the five words")
-    _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)],
-             "each row reads only the token before it")
-    for _ in range(4):
-        length = draw.randint(5, 9)
-        reach = [[token <= row and draw.random() < 0.3 for token in range(length)]
-                 for row in range(length)]
-        _compare(answer, reach, "a random mechanism")
+def _sees(row: int, column: int, window: int) -> bool:
+    return row - window < column <= row
 
 
-# 09.7: a detector of leaks
-
-Attend = Callable[[Tensor], Tensor]
-
-
-def _mean(text: Tensor) -> Tensor:
-    return text.cumsum(0) / torch.arange(1, len(text) + 1)[:, None]
-
-
-def _attention(text: Tensor) -> Tensor:
-    past = torch.ones(len(text), len(text), dtype=torch.bool).tril()
-    return (text @ text.T).masked_fill(~past, float("-inf")).softmax(1) @ text
-
-
-def _in_pairs(text: Tensor) -> Tensor:
-    whole = len(text) // 2 * 2
-    return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0),
-                      text[whole:]])
-
-
-def _after_softmax(text: Tensor) -> Tensor:
-    return (text @ text.T).softmax(1).tril() @ text
-
-
-def _largest(text: Tensor) -> Tensor:
-    """Rows after the second read a token chosen from the text; only the choice looks ahead."""
-    start = text[:2].sum(1).argmax() if text[2:, 0].sum() > 0 else text[:2].sum(1).argmin()
-    return _mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
-
-
-def _faint(text: Tensor) -> Tensor:
-    return _mean(text) + 1e-9 * text.sum(0)
-
-
-def _ahead(text: Tensor) -> Tensor:
-    """The first row reads the third token; nothing else looks ahead."""
-    return _mean(text) + text[2] * (torch.arange(len(text)) == 0)[:, None]
+def computed(answer: Answer, draw: Draw) -> None:
+    """Against going through all tiles, pair by pair."""
+    sizes = [(4, 2, 2), (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5)]
+    sizes += draw.sizes(8, (14, 40), (2, 20), (2, 7))
+    for length, window, block in sizes:
+        tiles = _tiles(length, block)
+        area = {(rows, columns): len(rows) * len(columns) for rows, columns in tiles}
+        seen = {(rows, columns): sum(_sees(i, t, window) for i in rows for t in columns)
+                for rows, columns in tiles}
+        wanted = sum(area[tile] for tile in tiles if seen[tile])
+        causes: dict[str, float] = {
+            "only the visible pairs are counted; a tile is computed whole": sum(seen.values()),
+            "only the tiles that are visible whole are computed":
+                sum(area[tile] for tile in tiles if seen[tile] == area[tile]),
+            "the window is forgotten: tiles far to the left of it are computed":
+                sum(area[rows, columns] for rows, columns in tiles if columns[0] <= rows[-1]),
+            "every tile is computed, those of the future too": length * length,
+            "the last tiles count as whole blocks, though the text ends inside them":
+                sum(block * block for tile in tiles if seen[tile]),
+            "a block's last row decides which tiles are needed; its first row reaches further back":
+                sum(area[rows, columns] for rows, columns in tiles
+                    if any(_sees(rows[-1], t, window) for t in columns)),
+            "the window begins one token early: a window of w holds the row's own token":
+                sum(area[rows, columns] for rows, columns in tiles
+                    if any(_sees(i, t, window + 1) for i in rows for t in columns)),
+            "tiles are cut at the first column that the block reads; they begin at multiples of "
+            "the block":
+                sum(len(rows) * (rows[-1] + 1 - max(0, rows[0] - window + 1))
+                    for rows, columns in tiles if columns[0] == 0),
+        }
+        with case(f"length {length}, window {window}, block {block}"):
+            need_equal(answer(length, window, block), wanted, "computed pairs", causes=causes)
 
 
-LEAKING: dict[str, tuple[Attend, str]] = {
-    "the mean of each pair of tokens": (
-        _in_pairs, "both tokens of a pair read each other: the future may begin at every token, "
-        "not only at the end or in the middle"),
-    "a mask after the softmax": (
-        _after_softmax, "later tokens stand in the normaliser of every row"),
-    "the first row reads the third token": (_ahead, "replace all tokens from each place on"),
-    "a choice that later tokens make": (
-        _largest, "its derivative is 0: only a large edit shows it"),
-    "a mean with 1e-9 of all tokens": (
-        _faint, "the change is small and real: compare with torch.equal"),
-}
-ACCUSED = "rows that are themselves replaced may change: compare only the rows before them"
-CAUSAL = {"the mean of the past": (_mean, ACCUSED), "causal attention": (_attention, ACCUSED)}
-
-
-def detects(answer: Answer, draw: Draw) -> None:
-    """Mechanisms that read the future, and some that do not."""
-    for name, (attend, why) in {**CAUSAL, **LEAKING}.items():
-        for _ in range(3):
-            text = draw.normal(7, 3)
-            text[:, 0] = -text[:, 0].abs()
-            other = text[:1].abs() + draw.normal(7, 3, scale=2.0).abs()
-            got = answer(attend, text, other)
-            got = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
-            if not isinstance(got, bool):
-                raise Mistake(f"{name}: the result is {describe(got)}, wanted True or False")
-            if got and name in CAUSAL:
-                raise Mistake(f"{name} is causal, and is accused: {why}")
-            if not got and name in LEAKING:
-                raise Mistake(f"{name} is missed: {why}")
+# 09.9: Amdahl's law, backwards
+def share(answer: Answer, draw: Draw) -> None:
+    """From the law forwards: a share and a gain, and the speed-up that they give."""
+    known = [(0.5, 2.0), (0.9, 10.0), (0.25, 4.0)]
+    drawn = [(draw.uniform(0.1, 0.95), draw.uniform(1.5, 40)) for _ in range(6)]
+    for wanted, gain in known + drawn:
+        whole = 1 / (1 - wanted + wanted / gain)
+        causes = {
+            "the speed-ups are divided; only time can be divided, so write the law for times":
+                whole / gain,
+            "the part becomes free; it still takes 1/part of its time": 1 - 1 / whole,
+            "the speed-ups minus one are divided; the law is about times, which are 1 / speed-up":
+                (whole - 1) / (gain - 1),
+            "it is the share that stays as it was; the other share is asked for": 1 - wanted,
+            "it is the part's share of the time afterwards, not before": wanted / gain * whole,
+        }
+        with case(f"whole {whole:.4g}, part {gain:.4g}"):
+            need_equal(answer(whole, gain), wanted, "the share", tolerance=1e-6, causes=causes)
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("09.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
-        Property("equal to products of matrices", 1, chains),)),
-    CourseTask("09.7", "reads_future", "A detector of leaks", 8, 3, 5, (
-        Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
+    CourseTask("09.3", "operations_a_byte", "Operations for each byte", 6, 2, 5, (
+        Property("equal to counting pairs and numbers", 1, intensity),)),
+    CourseTask("09.4", "computed_pairs", "Pairs that blocks compute", 8, 3, 4, (
+        Property("equal to going through all tiles", 1, computed),)),
+    CourseTask("09.9", "needed_share", "The share that a speed-up needs", 5, 2, 5, (
+        Property("Amdahl's law, backwards", 1, share),)),
 )

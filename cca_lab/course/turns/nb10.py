@@ -1,94 +1,163 @@
-"""What the reader writes in notebook 10; rows count from 1 there, as in the CCA paper."""
+"""What the reader writes in notebook 10: a chance, a bound that holds, a row that fools."""
 
-from cca_lab.course.compare import need_equal, need_items
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from torch import Tensor
 
-# 10.2: the pairs of all rows
-def count(answer: Answer, draw: Draw) -> None:
-    """Against a list of rows; the first size tells the usual mistakes apart."""
-    sizes = [(9, 3, 3), (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2)]
-    sizes += draw.sizes(8, (20, 60), (2, 7), (1, 12))
-    for length, group, window in sizes:
-        rows = [(row, max(0, row - window)) for row in range(1, length + 1)]
-        pairs = [old // group + old % group + min(row, window) for row, old in rows]
-        wanted = sum(pairs)
-        causes = {
-            "the tokens that fill no group, (i - s) mod g of them, are not read":
-                sum(old // group + min(row, window) for row, old in rows),
-            "the first rows read a whole window, although the text has only begun":
-                sum(old // group + old % group + window for row, old in rows),
-            "a row that is shorter than the window gets a negative number of cores":
-                sum((row - window) // group + (row - window) % group + min(row, window)
-                    for row, old in rows),
-            "the last token of the last core is read raw as well":
-                wanted + sum(old >= group for _, old in rows),
-            "a core counts as all the tokens of its group": sum(row for row, _ in rows),
-            "only the cores are counted": sum(old // group + old % group for row, old in rows),
-            "only the last row is counted": pairs[-1],
-            "the last row is left out: does your range end at length + 1?": sum(pairs[:-1]),
-        }
-        with case(f"length {length}, group {group}, window {window}"):
-            need_equal(answer(length, group, window), wanted, "the number of pairs", causes=causes)
+from cca_lab.course.compare import describe, need_equal, need_number
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+
+Row = Sequence[float]  # X_1 .. X_L
+Law = list[tuple[float, Row]]  # the probability of each row
+SHARE = 0.9  # of a row's weight
+NEEDED = 0.8  # of the tokens that a row which fools must need for it
 
 
-# 10.6: what a cache keeps
-def kept(answer: Answer, draw: Draw) -> None:
-    """Against counting up from an empty cache."""
-    sizes = [(9, 4, 3), (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32)]
-    sizes += draw.sizes(10, (30, 90), (2, 9), (1, 20))
-    for tokens, group, window in sizes:
-        with case(f"{tokens} tokens, group {group}, window {window}"):
-            got = answer(tokens, group, window)
-            need_items(got, 2, "two numbers: cores and raw tokens")
-            visible = 0
-            while group * (visible + 1) + window <= tokens + 1:
-                visible += 1
-            complete = sum(start + group <= tokens for start in range(0, tokens, group))
-            need_equal(got[0], complete, "cores", causes={
-                "only the cores are kept that the next row reads; the others close too, and nobody "
-                "could make them later": visible,
-                "a group that is not complete has a core": -(-tokens // group)})
-            before = max(0, tokens - window) // group
-            need_equal(got[1], tokens - group * visible, "raw tokens", causes={
-                "only the window is kept: the tokens that fill no group are raw too":
-                    min(tokens, window),
-                "the window is kept without the next row's own token, and nothing else":
-                    min(tokens, window - 1),
-                "the last row decides; the next one may read one core more":
-                    tokens - group * before,
-                "a token is dropped when its group closes, although it is still in the window":
-                    tokens % group,
-                "nothing is dropped": tokens})
+def _chance(law: Law, event: Callable[[Row], bool | int]) -> float:
+    """Return the probability of an event; of a number, its expectation."""
+    return sum(probability * event(row) for probability, row in law)
 
 
-# 10.8: where attention is half of the work
-def half(answer: Answer, draw: Draw) -> None:
-    """Against trying one length after the other."""
-    sizes = [(8, 21), (3, 5), (1, 2)]
-    sizes += [(draw.randint(2, 30), draw.randint(2, 80)) for _ in range(4)]
-    for width, inner in sizes:
-        weights = 4 * width * width + 3 * width * inner
-        wanted = 1
-        while 4 * width * wanted * (wanted + 1) // 2 < 2 * weights * wanted:
-            wanted += 1
-        whole = 4 * width + 3 * inner
-        with case(f"width {width}, inner width {inner}"):
-            need_equal(answer(width, inner), wanted, "the length", causes={
-                "every row reads every token: causal attention has L (L + 1) / 2 pairs":
-                    -(-whole // 2),
-                "a token is multiplied with the weights once, but each takes two operations":
-                    -(-whole // 2) - 1,
-                "pairs take two operations for each number; they take four": 2 * whole - 1,
-                "row i reads i - 1 tokens; it reads itself too": whole + 1,
-                "the pairs are taken as L^2 / 2: one token too late": whole})
+def _law(draw: Draw, length: int) -> Law:
+    chances = [draw.randint(1, 9) for _ in range(4)]
+    return [(chance / sum(chances), [draw.choice([1, 1, 2, 3, 5, 20]) for _ in range(length)])
+            for chance in chances]
+
+
+# 10.2: the chance of a sparse row
+def _sparse_chances(law: Law, rho: float) -> tuple[float, dict[str, float]]:
+    """Return P_sparse, and what usual mistakes make of it."""
+    length = len(law[0][1])
+    most = length * rho
+    wanted = _chance(law, lambda row: most * max(row) > sum(row))
+    return wanted, {
+        "a weight that only reaches the bar is counted; it must be over it":
+            _chance(law, lambda row: most * max(row) >= sum(row)),
+        "the bar is rho / L: `1 / L * rho` divides first; write 1 / (L * rho)":
+            _chance(law, lambda row: max(row) / sum(row) > rho / length),
+        "the bar is 1 / rho, and L is forgotten": 0.0,
+        "X is compared with the bar; the weight of a token is X divided by the row's sum":
+            _chance(law, lambda row: max(row) > 1 / most),
+        "rows are counted alike; each has its own probability":
+            sum(most * max(row) > sum(row) for _, row in law) / len(law),
+        "tokens are counted; a row with two weights over the bar is still one row":
+            _chance(law, lambda row: sum(most * x > sum(row) for x in row)),
+        "it is the chance of the rows that are not sparse": 1 - wanted,
+        "only the first token is looked at; any token may be over the bar":
+            _chance(law, lambda row: most * row[0] > sum(row)),
+    }
+
+
+def check_chance(answer: Answer, draw: Draw) -> None:
+    """Laws of a few rows; L rho is a whole number, so that a weight can equal the bar exactly."""
+    first: Law = [(0.5, [3, 1, 1, 1]), (0.1, [1, 1, 8, 1]), (0.15, [1, 2, 2, 2]),
+                  (0.25, [0.28125, 0.03125, 0.03125, 0.03125])]  # mistakes differ here
+    cases: list[tuple[Law, float]] = [
+        (first, 0.5), *((_law(draw, 4), rho) for rho in (0.5, 0.75)), (_law(draw, 3), 1.0),
+        ([(0.25, [1, 1, 1, 1, 1]), (0.75, [2, 2, 2, 3, 2])], 1.0)]
+    for law, rho in cases:
+        wanted, causes = _sparse_chances(law, rho)
+        with case(f"{len(law)} rows of {len(law[0][1])} tokens, rho = {rho:g}"):
+            need_equal(need_number(answer(law, rho)), wanted, "P_sparse", tolerance=1e-9,
+                       causes=causes)
+
+
+# 10.6: the corrected bound
+def check_bound(answer: Answer, draw: Draw) -> None:
+    """Laws of any dependence, at points that equal some X; best over the points."""
+    first: Law = [(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])]
+    cases = [(first, 0.5, [15.0, 20.5])]  # mistakes differ here
+    points_of = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0]
+    cases += [(_law(draw, 4), rho, sorted(draw.sample(points_of, 4)))
+              for rho in (0.5, 0.75, 1.0, 0.5)]
+    for law, rho, points in cases:
+        bounds = {name: [at(law, rho, x) for x in points] for name, at in _FORMS.items()}
+        wanted = max(bounds["right"])
+        causes = {name: max(values) for name, values in bounds.items() if name != "right"}
+        causes |= {"the smallest over the points is taken; each point gives a bound, so take the "
+                   "best one": min(bounds["right"])}
+        with case(f"{len(law)} rows of {len(law[0][1])} tokens, rho = {rho:g}, points {points}"):
+            need_equal(need_number(answer(law, rho, points)), wanted, "the bound", tolerance=1e-9,
+                       causes=causes)
+
+
+def _over(law: Law, x: float) -> float:
+    return _chance(law, lambda row: max(row) > x)
+
+
+def _heavy(law: Law, rho: float, x: float) -> float:
+    return _chance(law, lambda row: sum(row) > len(row) * rho * x)
+
+
+_FORMS: dict[str, Callable[[Law, float, float], float]] = {
+    "right": lambda law, rho, x: _over(law, x) - _heavy(law, rho, x),
+    "the first X is taken in the place of the largest one":
+        lambda law, rho, x: _chance(law, lambda row: row[0] > x) - _heavy(law, rho, x),
+    "L is forgotten: the sum is compared with rho x":
+        lambda law, rho, x: _over(law, x) - _chance(law, lambda row: sum(row) > rho * x),
+    "the second chance is that of a sum BELOW L rho x: that is what one hopes for, so it may not "
+    "be subtracted":
+        lambda law, rho, x: _over(law, x) - (1 - _heavy(law, rho, x)),
+    "both chances are added": lambda law, rho, x: _over(law, x) + _heavy(law, rho, x),
+    "two chances are multiplied, as if the events were independent; this can promise too much":
+        lambda law, rho, x: _over(law, x) * (1 - _heavy(law, rho, x)),
+    "the chance of both events at once is taken. That is a bound too (line 1 of the proof), but "
+    "the theorem needs only the two single chances":
+        lambda law, rho, x: _chance(
+            law, lambda row: max(row) > x and sum(row) <= len(row) * rho * x),
+    "the largest X may also equal x; then no weight is over the bar for certain":
+        lambda law, rho, x: _chance(law, lambda row: max(row) >= x) - _heavy(law, rho, x),
+}
+
+
+# 10.8: a sparse row that needs most of its tokens
+def check_row(answer: Answer, draw: Draw) -> None:
+    """Its length, its sum, its largest weight, and how many tokens hold 90 % of it."""
+    for length, rho in [(1000, 0.01), (100, 0.08), (300, 0.05), (draw.randint(400, 900), 0.02)]:
+        with case(f"{length} tokens, rho = {rho:g}"):
+            _need_row(_weights(answer(length, rho), length), 1 / (length * rho))
+
+
+def _weights(got: Any, length: int) -> list[float]:
+    if isinstance(got, Tensor) and got.dim() == 1:
+        got = got.tolist()
+    if not isinstance(got, (list, tuple)):
+        raise Mistake(f"the result is {describe(got)}, wanted a list of {length} weights")
+    if len(got) != length:
+        raise Mistake(f"the row has {len(got)} weights, wanted {length}: the heavy token is one of "
+                      "them")
+    return [need_number(weight, f"weight {token}") for token, weight in enumerate(got)]
+
+
+def _need_row(row: list[float], bar: float) -> None:
+    if min(row) < 0:
+        raise Mistake(f"a weight is {min(row):.4g}, and no weight is negative: is the heavy one "
+                      f"larger than 1? The bar is 1 / (L rho) = {bar:.4g}")
+    if abs(sum(row) - 1) > 1e-6:
+        raise Mistake(f"the weights sum to {sum(row):.6g}, wanted 1: if one token has the weight "
+                      "w, the others share what is left, 1 - w")
+    if max(row) <= bar * (1 + 1e-12):
+        only = ("only reaches the bar; it must be over it" if max(row) > bar * (1 - 1e-9)
+                else "is not over the bar")
+        raise Mistake(f"the row is not rho-sparse: its largest weight, {max(row):.4g}, {only}, "
+                      f"1 / (L rho) = {bar:.4g}")
+    held, tokens = 0.0, 0
+    for weight in sorted(row, reverse=True):
+        if held >= SHARE - 1e-9:
+            break
+        held, tokens = held + weight, tokens + 1
+    if tokens < NEEDED * len(row):
+        raise Mistake(f"the row is rho-sparse, but {tokens} of its {len(row)} tokens hold 90 % of "
+                      f"it, wanted {NEEDED:.0%} of the tokens or more: one weight just over the "
+                      "bar, and all others alike")
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("10.2", "count_pairs", "The pairs of all rows", 6, 2, 4, (
-        Property("equal to a list of rows", 1, count),)),
-    CourseTask("10.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
-        Property("equal to counting", 1, kept),)),
-    CourseTask("10.8", "half_length", "Where attention is half of the work", 6, 2, 4, (
-        Property("equal to trying all lengths", 1, half),)),
+    CourseTask("10.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, 4, (
+        Property("equal to a sum over the rows", 1, check_chance),)),
+    CourseTask("10.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
+        Property("the best of the two-term bounds", 1, check_bound),)),
+    CourseTask("10.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2, 5,
+               (Property("sparse by definition, and spread out", 1, check_row),)),
 )

@@ -1,119 +1,163 @@
-"""What the reader writes in notebook 11: an attention for a model, groups beside padding."""
+"""What the reader writes in notebook 11: noise of a weight and of a group, condition numbers."""
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import need_close, need_same, need_tensor
+from cca_lab.course.compare import describe, need_equal, need_items, need_number
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
-NAME = "turn 11.3"  # of the answer in transformers' table
+Pool = Callable[[Sequence[float]], float]  # the logits of a group -> its one logit
+SINGULAR = 1e10  # no condition number below is that large
 
 
-# 11.3: an attention that a model can call
-def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float, *, seen: int = 0,
-           axis: int = -1) -> Tensor:
-    """Return causal attention (B, H, L, D); row i sees tokens to i + seen, softmax over `axis`."""
-    scores = scaling * query @ key.transpose(-1, -2)
-    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + seen)
-    return scores.masked_fill(hidden, float("-inf")).softmax(axis).nan_to_num() @ value
+# 11.2: the variance of one weight
+def _other_variances(weights: list[float], j: int) -> dict[str, float]:
+    """Return what usual mistakes make of the variance."""
+    weight_j, squares = weights[j], sum(weight**2 for weight in weights)
+    moves = [weight_j * ((i == j) - weight) for i, weight in enumerate(weights)]
+    right = sum(move**2 for move in moves)
+    return {
+        "only the token's own noise counts; a softmax passes on the noise of all tokens":
+            moves[j] ** 2,
+        "the token's own noise is left out": right - moves[j] ** 2,
+        "the 1 of the token itself is forgotten: its own derivative is alpha_j (1 - alpha_j)":
+            weight_j**2 * squares,
+        "the derivatives are added before squaring; independent noises add their squares":
+            sum(moves) ** 2,
+        "the factor alpha_j of every derivative is forgotten": right / weight_j**2,
+        "the factor alpha_j is not squared with the rest": right / weight_j,
+        "the derivatives' sizes are added; a variance adds their squares":
+            sum(abs(move) for move in moves),
+        "the square root is taken: that is the standard deviation": math.sqrt(right),
+        "it is divided by the number of tokens; a variance of a sum is the sum of the variances":
+            right / len(weights),
+    }
 
 
-def alone(answer: Answer, draw: Draw) -> None:
-    """On random tensors, with scalings as GPT-2's and OPT's."""
-    for batch, heads, length, width, scaling in [(2, 3, 5, 4, 0.5), (1, 2, 7, 16, 1.0),
-                                                 (2, 2, 6, 9, 0.2)]:
-        q, k, v = (draw.normal(batch, heads, length, width) for _ in "qkv")
-        usual, wanted = width**-0.5, attend(q, k, v, scaling).transpose(1, 2)
-        causes = {what: out.transpose(1, 2) for what, out in {
-            "the scores are multiplied by 1/sqrt(d), whatever arrives as `scaling`":
-                attend(q, k, v, usual),
-            "the scores are scaled twice: by `scaling`, and by 1/sqrt(d) once more":
-                attend(q, k, v, scaling * usual),
-            "the scores are not scaled at all": attend(q, k, v, 1.0),
-            "rows read later tokens too": attend(q, k, v, scaling, seen=length),
-            "a row reads the next token as well": attend(q, k, v, scaling, seen=1),
-            "a row does not read its own token": attend(q, k, v, scaling, seen=-1),
-            "softmax is over the queries; it belongs over the keys":
-                attend(q, k, v, scaling, axis=-2),
-            "the future is cut off after softmax, so the rows do not sum to 1":
-                (scaling * q @ k.mT).softmax(-1).tril() @ v,
-            "heads and tokens are exchanged by a new shape; transpose moves the numbers along":
-                wanted.transpose(1, 2).reshape(wanted.shape).transpose(1, 2),
-        }.items()}
-        with case(f"{batch} texts, {heads} heads, {length} tokens, d = {width}, scaling {scaling}"):
-            got = answer(q, k, v, scaling)
-            if isinstance(got, Tensor) and got.shape == q.shape:
-                raise Mistake(f"the result has shape {tuple(got.shape)}: (batch, heads, tokens, "
-                              "d), as the queries came. It goes back with heads and tokens "
-                              "exchanged")
-            need_close(got, wanted, "the output", causes=causes)
+def check_variance(answer: Answer, draw: Draw) -> None:
+    """Every weight of a few rows, against a sum over the noises."""
+    rows = [[0.1, 0.6, 0.3], [0.25, 0.75]]
+    for length in (4, 6):
+        shares = [draw.randint(1, 9) for _ in range(length)]
+        rows.append([share / sum(shares) for share in shares])
+    for weights in rows:
+        for j, weight_j in enumerate(weights):
+            wanted = sum((weight_j * ((i == j) - weight)) ** 2 for i, weight in enumerate(weights))
+            with case(f"token {j} of {len(weights)} with the weights "
+                      f"{[round(weight, 3) for weight in weights]}"):
+                need_equal(need_number(answer(weights, j)), wanted, "the variance", tolerance=1e-9,
+                           causes=_other_variances(weights, j))
 
 
-def in_models(answer: Answer, draw: Draw) -> None:
-    """In a GPT-2 and an OPT of random weights the logits are those of their own attention."""
-    from transformers import AttentionInterface
-
-    def called(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-               scaling: float = 1.0, **others: Any) -> tuple[Tensor, None]:
-        wanted = query.transpose(1, 2).shape
-        return need_tensor(answer(query, key, value, scaling), wanted, "the output"), None
-
-    AttentionInterface.register(NAME, called)
-    for name, model in _models().items():
-        ids = draw.integers(0, 20, 2, 9)
-        with case(name), torch.no_grad():
-            wanted = model(input_ids=ids, use_cache=False).logits
-            model.set_attn_implementation(NAME)
-            need_close(model(input_ids=ids, use_cache=False).logits, wanted, "the logits")
+# 11.4: the noise on a group's logit
+def _mean(logits: Sequence[float]) -> float:
+    return sum(logits) / len(logits)
 
 
-def _models() -> dict[str, Any]:
-    from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        gpt2 = GPT2LMHeadModel(GPT2Config(
-            vocab_size=20, n_positions=16, n_embd=12, n_layer=2, n_head=3, initializer_range=0.6,
-            bos_token_id=0, eos_token_id=0))
-        opt = OPTForCausalLM(OPTConfig(
-            vocab_size=20, max_position_embeddings=16, hidden_size=12, word_embed_proj_dim=12,
-            ffn_dim=24, num_hidden_layers=2, num_attention_heads=3, init_std=0.6, pad_token_id=1))
-    return {"GPT-2": gpt2.eval(), "OPT": opt.eval()}
+def _soft(logits: Sequence[float]) -> float:
+    powers = [math.exp(logit) for logit in logits]
+    return sum(power * logit for power, logit in zip(powers, logits, strict=True)) / sum(powers)
 
 
-# 11.6: groups beside padding
-def grouped(answer: Answer, draw: Draw) -> None:
-    """Texts of different lengths with padding in front."""
-    batches = [([3, 5], 2, 5), ([7, 1, 4], 3, 7), ([6, 6], 4, 6), ([2], 3, 9)]
-    batches += [([draw.randint(1, 20) for _ in range(3)], draw.randint(2, 6), 20) for _ in range(4)]
-    for lengths, group, columns in batches:
-        length, column = torch.tensor(lengths)[:, None], torch.arange(columns)
-        position = column - (columns - length)  # of each token in its own text
-        padded, left = position < 0, length % group
-        wanted = (position // group).masked_fill(padded, -1)
-        causes = {what: out.masked_fill(padded, -1) for what, out in {
-            "groups begin at the first column; they begin at each text's own first token":
-                column.expand(len(lengths), -1) // group,
-            "the first token of a text counts as 1, so its first group is one token short":
-                (position + 1) // group,
-            "groups are counted from the end of the text": (position - left) // group + (left > 0),
-            "groups are numbered from 1; the first is 0": position // group + 1,
-        }.items()} | {
-            "padding is put into groups too; it has none, which is -1":
-                column.expand(len(lengths), -1) // group,
-            "padding is put into group 0, beside the text's first tokens": wanted.clamp(min=0),
-            "padding has negative groups of its own; it has none, which is -1": position // group,
-        }
-        with case(f"texts of {lengths} tokens in {columns} columns, group {group}"):
-            need_same(answer((~padded).long(), group), wanted, "the groups", causes=causes)
+def _linear(logits: Sequence[float]) -> float:
+    return sum(0.1 * (token + 1) * logit for token, logit in enumerate(logits))
+
+
+POOLS: dict[str, Pool] = {"unequal weights": _linear, "the mean": _mean, "softmax pooling": _soft}
+
+
+def _slopes(pool: Pool, logits: list[float], step: float = 1e-5, *,
+            both: bool = True) -> list[float]:
+    """Return the pooled logit's derivatives, from two sides or from one."""
+    slopes = []
+    for j in range(len(logits)):
+        up, down = ([a + (sign * step if i == j else 0.0) for i, a in enumerate(logits)]
+                    for sign in (1, -1))
+        slopes.append((pool(up) - pool(down)) / (2 * step) if both
+                      else (pool(up) - pool(logits)) / step)
+    return slopes
+
+
+def _other_factors(pool: Pool, logits: list[float]) -> dict[str, float]:
+    slopes = _slopes(pool, logits)
+    causes = {
+        "all logits are moved together; each token has noise of its own, so move one at a time":
+            sum(slopes) ** 2,
+        "the derivatives are added without squares": sum(slopes),
+        "only the first token is moved": slopes[0] ** 2,
+        "the mean is taken; the variances of independent noises add up":
+            _mean([slope**2 for slope in slopes]),
+        "the square root is taken: that is the factor of the standard deviation":
+            math.sqrt(sum(slope**2 for slope in slopes)),
+        "a change from both sides is divided by one step; the two sides are two steps apart":
+            4 * sum(slope**2 for slope in slopes),
+    }
+    return causes | {
+        f"the step is {step:g}{side}: too large to follow the slope":
+            sum(slope**2 for slope in _slopes(pool, logits, step, both=not side))
+        for step in (1.0, 0.1, 0.01) for side in ("", ", to one side")}
+
+
+def check_factor(answer: Answer, draw: Draw) -> None:
+    """Three ways to pool, for groups of several sizes."""
+    for size in (3, 2, 5):
+        logits = [round(float(x), 3) for x in draw.normal(size, scale=2.0)]
+        for name, pool in POOLS.items():
+            wanted = sum(slope**2 for slope in _slopes(pool, logits))
+            causes = {cause: x for cause, x in _other_factors(pool, logits).items()
+                      if abs(x - wanted) > 1e-3}
+            with case(f"{name} of the logits {logits}"):
+                got = need_number(answer(pool, logits))
+                if abs(got) < 1e-6:
+                    raise Mistake(f"the factor is {got:g}: divide the change of the pooled logit "
+                                  "by the step")
+                need_equal(got, wanted, "the factor", tolerance=2e-4, causes=causes)
+
+
+# 11.8: condition numbers of both Hessians
+def _kappa(values: Tensor) -> float:
+    spectrum = torch.linalg.svdvals(values) ** 2
+    return float(spectrum[0] / spectrum[-1])
+
+
+def check_kappas(answer: Answer, draw: Draw) -> None:
+    """Gaussian values with L <= d, so that both Hessians are positive definite."""
+    for length, width, m in [(4, 6, 2), (6, 9, 3), (8, 12, 2)]:
+        values = draw.normal(length, width)
+        before, after = _kappa(values), _kappa(values.reshape(-1, m, width).mean(1))
+        other = _kappa(values.reshape(m, -1, width).mean(0))
+        with case(f"L = {length}, d = {width}, m = {m}"):
+            got = answer(values, m)
+            if isinstance(got, Tensor) and got.numel() == 2:
+                got = got.flatten().tolist()
+            need_items(got, 2, "two condition numbers: in full, in groups")
+            _need_kappa(got[0], before, "kappa in full", {"it is the one in groups": after})
+            _need_kappa(got[1], after, "kappa in groups", {
+                "it is the one in full: group the rows of V first": before,
+                "tokens j, j + k, j + 2k, ... form a group; here m neighbours do": other})
+
+
+def _need_kappa(got: Any, wanted: float, what: str, causes: dict[str, float]) -> None:
+    number = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
+    if isinstance(number, (int, float)) and not abs(number) < SINGULAR:
+        raise Mistake(f"{what} is {describe(number)}: the matrix has an eigenvalue 0. The Hessian "
+                      "by the weights is V V^T with one row for each token; is this V^T V, which "
+                      "has one for each feature?")
+    need_equal(need_number(got, what), wanted, what, tolerance=1e-6, causes=causes | {
+        "singular values of V are divided; the eigenvalues of V V^T are their squares":
+            math.sqrt(wanted),
+        "the smallest eigenvalue is divided by the largest": 1 / wanted})
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("11.3", "own_attention", "An attention for GPT-2 and OPT", 12, 3, 5, (
-        Property("equal to full causal attention", 1, alone),
-        Property("the models have the logits they had", 1, in_models))),
-    CourseTask("11.6", "groups_of", "Groups beside padding", 6, 2, 4, (
-        Property("each text is grouped from its own first token", 1, grouped),)),
+    CourseTask("11.2", "weight_variance", "The noise that reaches one weight", 7, 3, 5, (
+        Property("equal to a sum over the noises", 1, check_variance),)),
+    CourseTask("11.4", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
+        Property("for three ways to pool", 1, check_factor),)),
+    CourseTask("11.8", "kappas", "Condition numbers, in full and in groups", 7, 2, 4, (
+        Property("of the Hessians by the weights", 1, check_kappas),)),
 )

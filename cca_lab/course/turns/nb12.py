@@ -1,116 +1,144 @@
-"""What the reader writes in notebook 12: a document's groups, scores by offset, weights."""
+"""What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_equal, need_items
+from cca_lab.course.compare import describe, need_equal
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
+# 12.2: layers until a token is inside a row
 
-# 12.2: the groups that hold a document
-def check_groups(answer: Answer, draw: Draw) -> None:
-    """Against asking every token of the document."""
-    examples = [(6, 8, 4), (8, 8, 8), (9, 8, 8), (7, 2, 8), (0, 1, 5), (15, 1, 16)]
-    examples += draw.sizes(12, (0, 60), (1, 20), (1, 16))
-    for first, length, group in examples:
-        wanted = sorted({token // group for token in range(first, first + length)})
-        with case(f"a document of {length} tokens from token {first} on, groups of {group}"):
-            got = answer(first, length, group)
-            got = got.tolist() if isinstance(got, Tensor) else got
-            if not isinstance(got, (list, tuple)):
-                raise Mistake(f"the result is {describe(got)}, wanted the list of groups, such as "
-                              f"{wanted}")
-            if list(got) != wanted:
-                why = _why(list(got), first, length, group)
-                raise Mistake(f"the result is {list(got)}, wanted {wanted}{why}")
+Reach = list[list[bool]]
 
 
-def _why(got: list[int], first: int, length: int, group: int) -> str:
-    last = first + length - 1
-    causes = {
-        "the token behind the document counts too; the last one is first + length - 1":
-            range(first // group, (last + 1) // group + 1),
-        "the last group is left out: a document that begins inside a group can reach one group "
-        "further": range(first // group, last // group),
-        "only groups that lie entirely inside the document are listed":
-            range(-(-first // group), (last + 1) // group),
-        "these are tokens, not groups": range(first, last + 1),
+def _layers(reach: Reach, row: int, token: int) -> int:
+    """Count layers by boolean matrices: what is inside every row, layer after layer."""
+    length = len(reach)
+    step = torch.tensor(reach) | torch.eye(length, dtype=torch.bool)
+    inside = torch.eye(length)
+    for layers in range(1, length + 1):
+        inside = (step.float() @ inside > 0).float()
+        if inside[row, token]:
+            return layers
+    return 0
+
+
+def _compare(answer: Answer, reach: Reach, what: str) -> None:
+    """Compare all pairs of a row and a token; one cause must explain all wrong ones."""
+    length = len(reach)
+    pairs = [(row, token) for row in range(length) for token in range(length)]
+    got = {pair: answer(reach, *pair) for pair in pairs}
+    turned = [list(column) for column in zip(*reach, strict=True)]
+    causes: dict[str, Callable[[int, int], int]] = {
+        "row and token are exchanged: reach[i][t] says that row i reads token t":
+            lambda i, t: _layers(turned, i, t),
+        "only one layer is looked at": lambda i, t: int(reach[i][t]),
+        "the rows in between are counted, not the layers: a token that is read at once takes one "
+        "layer": lambda i, t: max(0, _layers(reach, i, t) - 1),
+        "a row does not keep its own input":
+            lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
+        "a row's own input takes no layer; after one layer it is inside":
+            lambda i, t: _layers(reach, i, t) * (i != t),
     }
-    return next((f": {cause}" for cause, wrong in causes.items() if got == list(wrong)), "")
+    for row, token in pairs:
+        wanted = _layers(reach, row, token)
+        if got[row, token] != wanted:
+            explained = {cause: rule(row, token) for cause, rule in causes.items()
+                         if all(rule(*pair) == got[pair] for pair in pairs)}
+            with case(f"{what}, row {row}, token {token}"):
+                need_equal(got[row, token], wanted, "the number of layers", causes=explained)
 
 
-# 12.4: a score that shows a lucky place
-def check_by_offset(answer: Answer, draw: Draw) -> None:
-    """Answers at offsets with different numbers of questions; every offset counts the same."""
-    for counts in ((2, 2), (8, 2, 2), (3, 1, 5, 4)):
-        answers = [(offset, draw.random() < (0.9 if offset == 3 else 0.4))
-                   for offset, count in enumerate(counts, 3)  # no offset looks like a share
-                   for _ in range(count)]
-        answers += [(3, True), (3, True), (4, False), (4, True)]
-        draw.shuffle(answers)
-        hits_at = [[right for at, right in answers if at == offset]
-                   for offset in range(3, 3 + len(counts))]
-        shares = [sum(hits) / len(hits) for hits in hits_at]
-        total = sum(right for _, right in answers)
-        with case(f"{len(answers)} answers at {len(counts)} offsets"):
-            got = answer(answers)
-            need_items(got, 2, "two numbers: the mean, and the share at the worst offset")
-            need_equal(got[0], sum(shares) / len(shares), "the mean over the offsets",
-                       tolerance=1e-6, causes={
-                "all questions count the same; here all offsets do, however many questions each "
-                "has": total / len(answers),
-                "the right answers are added up, and divided by nothing": float(total),
-                "the shares are added up, and not divided by the number of offsets": sum(shares)})
-            need_equal(got[1], min(shares), "the worst share", tolerance=1e-6, causes={
-                "it is the number of the worst offset, not the share that is right there":
-                    3.0 + shares.index(min(shares)),
-                "it is the best offset's": max(shares),
-                "it is the worst question's": float(min(right for _, right in answers)),
-                "it is the share that is wrong there": 1 - min(shares)})
+def chains(answer: Answer, draw: Draw) -> None:
+    """The words of the notebook, and random mechanisms."""
+    words = [[sign == "x" for sign in row] for row in ("x....", "xx...", "xxx..", "x.xx.", "x..xx")]
+    _compare(answer, words, "the five words")
+    _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)],
+             "each row reads only the token before it")
+    for _ in range(4):
+        length = draw.randint(5, 9)
+        reach = [[token <= row and draw.random() < 0.3 for token in range(length)]
+                 for row in range(length)]
+        _compare(answer, reach, "a random mechanism")
 
 
-# 12.5: how a row reads one token
-def check_weight(answer: Answer, draw: Draw) -> None:
-    """Every token of a row, against the matrix of what each column is made of."""
-    for cores, group, raw in [(3, 4, 5), (2, 3, 4), (1, 1, 2), (0, 4, 3)]:
-        row = draw.normal(cores + raw).softmax(0)
-        phi = draw.normal(cores, group).softmax(1) if cores else torch.zeros(0, group).double()
-        made_of = torch.zeros(cores + raw, cores * group + raw).double()
-        for core in range(cores):
-            made_of[core, core * group : (core + 1) * group] = phi[core]
-        made_of[cores:, cores * group :] = torch.eye(raw)
-        for token, weight in enumerate(row @ made_of):
-            core_of, member = divmod(token, group)
-            where = f"token {token}, " + (f"in core {core_of}" if core_of < cores else "raw")
-            with case(f"{cores} cores of {group} tokens, {raw} raw tokens; {where}"):
-                causes = _other_weights(row, phi, token, core_of, member) if cores else {}
-                need_close(torch.as_tensor(answer(row, phi, token)), weight, "the weight",
-                           causes=causes)
+# 12.7: a detector of leaks
+
+Attend = Callable[[Tensor], Tensor]
 
 
-def _other_weights(row: Tensor, phi: Tensor, token: int, core_of: int,
-                   member: int) -> dict[str, Tensor]:
-    """Return what usual mistakes make of a token's weight."""
-    cores, group = phi.shape
-    if core_of >= cores:
-        return {"the columns of raw tokens begin behind the cores: add the number of cores":
-                    row[token - cores * group],
-                "this is the first raw token's weight": row[cores]}
-    return {
-        "the core's weight is not divided among its members: multiply by phi": row[core_of],
-        "this is phi alone; multiply it by the weight of its core": phi[core_of, member],
-        "token // group is the core, token % group the place in it: they are exchanged":
-            row[min(member, cores - 1)] * phi[min(member, cores - 1), min(core_of, group - 1)],
-        "every core is taken to have an equal share": phi[core_of, member] / cores,
-        "both factors are added; they are multiplied": row[core_of] + phi[core_of, member],
-    }
+def _mean(text: Tensor) -> Tensor:
+    return text.cumsum(0) / torch.arange(1, len(text) + 1)[:, None]
+
+
+def _attention(text: Tensor) -> Tensor:
+    past = torch.ones(len(text), len(text), dtype=torch.bool).tril()
+    return (text @ text.T).masked_fill(~past, float("-inf")).softmax(1) @ text
+
+
+def _in_pairs(text: Tensor) -> Tensor:
+    whole = len(text) // 2 * 2
+    return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0),
+                      text[whole:]])
+
+
+def _after_softmax(text: Tensor) -> Tensor:
+    return (text @ text.T).softmax(1).tril() @ text
+
+
+def _largest(text: Tensor) -> Tensor:
+    """Rows after the second read a token chosen from the text; only the choice looks ahead."""
+    start = text[:2].sum(1).argmax() if text[2:, 0].sum() > 0 else text[:2].sum(1).argmin()
+    return _mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
+
+
+def _faint(text: Tensor) -> Tensor:
+    return _mean(text) + 1e-9 * text.sum(0)
+
+
+def _ahead(text: Tensor) -> Tensor:
+    """The first row reads the third token; nothing else looks ahead."""
+    return _mean(text) + text[2] * (torch.arange(len(text)) == 0)[:, None]
+
+
+LEAKING: dict[str, tuple[Attend, str]] = {
+    "the mean of each pair of tokens": (
+        _in_pairs, "both tokens of a pair read each other: the future may begin at every token, "
+        "not only at the end or in the middle"),
+    "a mask after the softmax": (
+        _after_softmax, "later tokens stand in the normaliser of every row"),
+    "the first row reads the third token": (_ahead, "replace all tokens from each place on"),
+    "a choice that later tokens make": (
+        _largest, "its derivative is 0: only a large edit shows it"),
+    "a mean with 1e-9 of all tokens": (
+        _faint, "the change is small and real: compare with torch.equal"),
+}
+ACCUSED = "rows that are themselves replaced may change: compare only the rows before them"
+CAUSAL = {"the mean of the past": (_mean, ACCUSED), "causal attention": (_attention, ACCUSED)}
+
+
+def detects(answer: Answer, draw: Draw) -> None:
+    """Mechanisms that read the future, and some that do not."""
+    for name, (attend, why) in {**CAUSAL, **LEAKING}.items():
+        for _ in range(3):
+            text = draw.normal(7, 3)
+            text[:, 0] = -text[:, 0].abs()
+            other = text[:1].abs() + draw.normal(7, 3, scale=2.0).abs()
+            got = answer(attend, text, other)
+            got = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
+            if not isinstance(got, bool):
+                raise Mistake(f"{name}: the result is {describe(got)}, wanted True or False")
+            if got and name in CAUSAL:
+                raise Mistake(f"{name} is causal, and is accused: {why}")
+            if not got and name in LEAKING:
+                raise Mistake(f"{name} is missed: {why}")
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("12.2", "groups_of", "Which groups hold a document", 5, 2, 4, (
-        Property("equal to asking every token", 1, check_groups),)),
-    CourseTask("12.4", "by_offset", "A score that shows a lucky place", 6, 2, 5, (
-        Property("the mean over the offsets, and the worst of them", 1, check_by_offset),)),
-    CourseTask("12.5", "token_weight", "How a row reads one token", 6, 2, 4, (
-        Property("in a core and raw", 1, check_weight),)),
+    CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
+        Property("equal to products of matrices", 1, chains),)),
+    CourseTask("12.7", "reads_future", "A detector of leaks", 8, 3, 5, (
+        Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
 )

@@ -1,101 +1,119 @@
-"""What the reader writes in notebook 13_caches_and_decoding."""
+"""What the reader writes in notebook 13: an attention for a model, groups beside padding."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import need_close, need_items, need_same, need_tensor
+from cca_lab.course.compare import need_close, need_same, need_tensor
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
-
-# 13.2: a step of StreamingLLM
-def _attended(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    return torch.softmax(scale * (keys @ query), dim=0) @ values
+NAME = "turn 13.3"  # of the answer in transformers' table
 
 
-def _kept(x: Tensor, sinks: int, recent: int) -> Tensor:
-    """Keep the first and the last rows, none twice."""
-    return x[[row for row in range(len(x)) if row < sinks or row >= len(x) - recent]]
+# 13.3: an attention that a model can call
+def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float, *, seen: int = 0,
+           axis: int = -1) -> Tensor:
+    """Return causal attention (B, H, L, D); row i sees tokens to i + seen, softmax over `axis`."""
+    scores = scaling * query @ key.transpose(-1, -2)
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + seen)
+    return scores.masked_fill(hidden, float("-inf")).softmax(axis).nan_to_num() @ value
 
 
-def _tail(x: Tensor, count: int) -> Tensor:
-    return x[len(x) - min(count, len(x)):]
+def alone(answer: Answer, draw: Draw) -> None:
+    """On random tensors, with scalings as GPT-2's and OPT's."""
+    for batch, heads, length, width, scaling in [(2, 3, 5, 4, 0.5), (1, 2, 7, 16, 1.0),
+                                                 (2, 2, 6, 9, 0.2)]:
+        q, k, v = (draw.normal(batch, heads, length, width) for _ in "qkv")
+        usual, wanted = width**-0.5, attend(q, k, v, scaling).transpose(1, 2)
+        causes = {what: out.transpose(1, 2) for what, out in {
+            "the scores are multiplied by 1/sqrt(d), whatever arrives as `scaling`":
+                attend(q, k, v, usual),
+            "the scores are scaled twice: by `scaling`, and by 1/sqrt(d) once more":
+                attend(q, k, v, scaling * usual),
+            "the scores are not scaled at all": attend(q, k, v, 1.0),
+            "rows read later tokens too": attend(q, k, v, scaling, seen=length),
+            "a row reads the next token as well": attend(q, k, v, scaling, seen=1),
+            "a row does not read its own token": attend(q, k, v, scaling, seen=-1),
+            "softmax is over the queries; it belongs over the keys":
+                attend(q, k, v, scaling, axis=-2),
+            "the future is cut off after softmax, so the rows do not sum to 1":
+                (scaling * q @ k.mT).softmax(-1).tril() @ v,
+            "heads and tokens are exchanged by a new shape; transpose moves the numbers along":
+                wanted.transpose(1, 2).reshape(wanted.shape).transpose(1, 2),
+        }.items()}
+        with case(f"{batch} texts, {heads} heads, {length} tokens, d = {width}, scaling {scaling}"):
+            got = answer(q, k, v, scaling)
+            if isinstance(got, Tensor) and got.shape == q.shape:
+                raise Mistake(f"the result has shape {tuple(got.shape)}: (batch, heads, tokens, "
+                              "d), as the queries came. It goes back with heads and tokens "
+                              "exchanged")
+            need_close(got, wanted, "the output", causes=causes)
 
 
-def streaming(answer: Answer, draw: Draw) -> None:
-    """Token by token, the right past each time."""
-    for sinks, recent, width in [(1, 2, 4), (2, 3, 3), (0, 2, 4), (3, 1, 5)]:
-        keys, values = torch.zeros(2, 0, width, dtype=torch.float64)
-        for _ in range(sinks + recent + 4):
-            query, key, value = draw.normal(3, width)
-            with case(f"{sinks} sinks, {recent} recent, {len(keys)} tokens in the past"):
-                got = need_items(answer(query, key, value, keys, values, sinks, recent), 3,
-                                 "three things: the output, and the keys and values that stay")
-                keys, values = torch.cat([keys, key[None]]), torch.cat([values, value[None]])
-                _check_output(got[0], query, keys, values, sinks, recent)
-                _check_stay(got[1], keys, sinks, recent, "the keys that stay")
-                _check_stay(got[2], values, sinks, recent, "the values that stay")
-            keys, values = _kept(keys, sinks, recent), _kept(values, sinks, recent)
+def in_models(answer: Answer, draw: Draw) -> None:
+    """In a GPT-2 and an OPT of random weights the logits are those of their own attention."""
+    from transformers import AttentionInterface
+
+    def called(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+               scaling: float = 1.0, **others: Any) -> tuple[Tensor, None]:
+        wanted = query.transpose(1, 2).shape
+        return need_tensor(answer(query, key, value, scaling), wanted, "the output"), None
+
+    AttentionInterface.register(NAME, called)
+    for name, model in _models().items():
+        ids = draw.integers(0, 20, 2, 9)
+        with case(name), torch.no_grad():
+            wanted = model(input_ids=ids, use_cache=False).logits
+            model.set_attn_implementation(NAME)
+            need_close(model(input_ids=ids, use_cache=False).logits, wanted, "the logits")
 
 
-def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sinks: int,
-                  recent: int) -> None:
-    scale = len(query) ** -0.5
-    need_close(output, _attended(query, keys, values, scale), "the output", causes={
-        "the token does not attend to itself": _attended(query, keys[:-1], values[:-1], scale),
-        "eviction comes first, so the row has lost one token":
-            _attended(query, _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
-        "the scores are not divided by sqrt(D)": _attended(query, keys, values, 1.0),
-        "the scores are not divided by sqrt(D), but by D":
-            _attended(query, keys, values, scale**2)})
+def _models() -> dict[str, Any]:
+    from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        gpt2 = GPT2LMHeadModel(GPT2Config(
+            vocab_size=20, n_positions=16, n_embd=12, n_layer=2, n_head=3, initializer_range=0.6,
+            bos_token_id=0, eos_token_id=0))
+        opt = OPTForCausalLM(OPTConfig(
+            vocab_size=20, max_position_embeddings=16, hidden_size=12, word_embed_proj_dim=12,
+            ffn_dim=24, num_hidden_layers=2, num_attention_heads=3, init_std=0.6, pad_token_id=1))
+    return {"GPT-2": gpt2.eval(), "OPT": opt.eval()}
 
 
-def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> None:
-    wanted = _kept(long, sinks, recent)
-    causes = {
-        "nothing is evicted": long,
-        "the sinks are dropped": _tail(long, sinks + recent),
-        "while there are few tokens, some are kept twice":
-            torch.cat([long[:sinks], _tail(long, recent)]),
-        "one recent token too many is kept": _kept(long, sinks, recent + 1),
-        "one recent token too few is kept": _kept(long, sinks, recent - 1),
-        "only the sinks stay": long[:sinks],
-        "with recent = 0 or few tokens a slice such as x[-recent:] takes everything":
-            torch.cat([long[:sinks], long]),
-        "the new token is not among them": _kept(long[:-1], sinks, recent),
-    }
-    if isinstance(came, Tensor) and came.shape != wanted.shape:
-        for cause, other in causes.items():
-            if other.shape == came.shape and torch.allclose(came.double(), other):
-                raise Mistake(f"{what} are {len(came)}, wanted {len(wanted)}. This is what comes "
-                              f"out when {cause}")
-    need_close(need_tensor(came, wanted.shape, what), wanted, what, causes=causes)
-
-
-# 13.4: the mask of a chunk
-def chunks(answer: Answer, draw: Draw) -> None:
-    """Small tables."""
-    for past, chunk in [(2, 3), (0, 4), (5, 1), (3, 2), (draw.randint(1, 6), draw.randint(2, 6))]:
-        wanted = torch.tensor([[column <= past + row for column in range(past + chunk)]
-                               for row in range(chunk)])
-        ones = torch.ones(chunk, past + chunk, dtype=torch.bool)
-        with case(f"{past} tokens in the past, a chunk of {chunk}"):
-            need_same(answer(past, chunk), wanted, "the table", causes={
-                "the triangle begins at the top left, so the first row sees one token of the past "
-                "only": ones.tril(),
-                "a row does not see its own token": ones.tril(past - 1),
-                "a row sees one token too many: the next one": ones.tril(past + 1),
-                "every row sees the whole chunk, its future included": ones,
-                "the chunk's own tokens are not seen":
-                    torch.cat([ones[:, :past], ~ones[:, past:]], dim=1),
-                "the past is not seen": ones.tril(past) & (torch.arange(past + chunk) >= past),
-                "true and false are exchanged": ~wanted})
+# 13.6: groups beside padding
+def grouped(answer: Answer, draw: Draw) -> None:
+    """Texts of different lengths with padding in front."""
+    batches = [([3, 5], 2, 5), ([7, 1, 4], 3, 7), ([6, 6], 4, 6), ([2], 3, 9)]
+    batches += [([draw.randint(1, 20) for _ in range(3)], draw.randint(2, 6), 20) for _ in range(4)]
+    for lengths, group, columns in batches:
+        length, column = torch.tensor(lengths)[:, None], torch.arange(columns)
+        position = column - (columns - length)  # of each token in its own text
+        padded, left = position < 0, length % group
+        wanted = (position // group).masked_fill(padded, -1)
+        causes = {what: out.masked_fill(padded, -1) for what, out in {
+            "groups begin at the first column; they begin at each text's own first token":
+                column.expand(len(lengths), -1) // group,
+            "the first token of a text counts as 1, so its first group is one token short":
+                (position + 1) // group,
+            "groups are counted from the end of the text": (position - left) // group + (left > 0),
+            "groups are numbered from 1; the first is 0": position // group + 1,
+        }.items()} | {
+            "padding is put into groups too; it has none, which is -1":
+                column.expand(len(lengths), -1) // group,
+            "padding is put into group 0, beside the text's first tokens": wanted.clamp(min=0),
+            "padding has negative groups of its own; it has none, which is -1": position // group,
+        }
+        with case(f"texts of {lengths} tokens in {columns} columns, group {group}"):
+            need_same(answer((~padded).long(), group), wanted, "the groups", causes=causes)
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("13.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, 5, (
-        Property("attends first, then evicts", 1, streaming),)),
-    CourseTask("13.4", "chunk_mask", "What the rows of a chunk see", 4, 2, 4, (
-        Property("all of the past, and the chunk up to itself", 1, chunks),)),
+    CourseTask("13.3", "own_attention", "An attention for GPT-2 and OPT", 12, 3, 5, (
+        Property("equal to full causal attention", 1, alone),
+        Property("the models have the logits they had", 1, in_models))),
+    CourseTask("13.6", "groups_of", "Groups beside padding", 6, 2, 4, (
+        Property("each text is grouped from its own first token", 1, grouped),)),
 )

@@ -1,81 +1,116 @@
-"""What the reader writes in notebook 14: an interval from seeds, and the verdict on an order."""
+"""What the reader writes in notebook 14: a document's groups, scores by offset, weights."""
 
-import math
-from collections.abc import Sequence
-from statistics import NormalDist
+import torch
+from torch import Tensor
 
-import numpy as np
-from scipy import stats
-
-from cca_lab.course.compare import need_equal, need_number
+from cca_lab.course.compare import describe, need_close, need_equal, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
-def half_width(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the 95 % half-width of the mean of a - b, paired, with Student's t."""
-    gaps = np.subtract(a, b)
-    return float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
+# 14.2: the groups that hold a document
+def check_groups(answer: Answer, draw: Draw) -> None:
+    """Against asking every token of the document."""
+    examples = [(6, 8, 4), (8, 8, 8), (9, 8, 8), (7, 2, 8), (0, 1, 5), (15, 1, 16)]
+    examples += draw.sizes(12, (0, 60), (1, 20), (1, 16))
+    for first, length, group in examples:
+        wanted = sorted({token // group for token in range(first, first + length)})
+        with case(f"a document of {length} tokens from token {first} on, groups of {group}"):
+            got = answer(first, length, group)
+            got = got.tolist() if isinstance(got, Tensor) else got
+            if not isinstance(got, (list, tuple)):
+                raise Mistake(f"the result is {describe(got)}, wanted the list of groups, such as "
+                              f"{wanted}")
+            if list(got) != wanted:
+                why = _why(list(got), first, length, group)
+                raise Mistake(f"the result is {list(got)}, wanted {wanted}{why}")
 
 
-def check_half_width(answer: Answer, draw: Draw) -> None:
-    """Against scipy's t, with the usual slips as causes."""
-    for seeds in (2, 3, 5):
-        a = [round(draw.gauss(1.2, 0.1), 3) for _ in range(seeds)]
-        b = [round(x - 0.02 + draw.gauss(0, 0.01), 3) for x in a]
-        gaps = np.subtract(a, b)
-        spread, t = gaps.std(ddof=1) / math.sqrt(seeds), stats.t.ppf(0.975, seeds - 1)
-        apart = math.sqrt((np.var(a, ddof=1) + np.var(b, ddof=1)) / seeds)
-        normal = NormalDist().inv_cdf(0.975)
-        with case(f"{seeds} seeds"):
-            got = need_number(answer(a, b), "the half-width")
-            for cause, wrong in {
-                "subtract seed by seed first: the spread of a and b alone is not that of the "
-                "difference": t * apart,
-                "divide the squares by the number of seeds minus one (ddof=1)":
-                    t * gaps.std() / math.sqrt(seeds),
-                "the spread of the mean is that of one seed over the square root of their number":
-                    t * gaps.std(ddof=1),
-                f"1.96 is for many seeds; with {seeds} take Student's t with {seeds - 1} degree(s) "
-                "of freedom": normal * spread,
-                "95 % in the middle leaves 2.5 % on each side: take t at 0.975":
-                    stats.t.ppf(0.95, seeds - 1) * spread,
-            }.items():
-                if (not math.isclose(wrong, t * spread, rel_tol=1e-6)
-                        and math.isclose(got, wrong, rel_tol=1e-6)):
-                    raise Mistake(f"the half-width is {got:.4g}, wanted {t * spread:.4g}: {cause}")
-            need_equal(got, t * spread, "the half-width", tolerance=1e-6 * t * spread)
-
-
-def check_verdict(answer: Answer, draw: Draw) -> None:
-    """Orders of three settings: clear, reversed at the ends or between neighbours, and unclear."""
-    rising = [[1.0, 1.1, 1.2], [1.2, 1.31, 1.4], [1.5, 1.61, 1.7]]
-    cases = {
-        "every seed rises": (rising, "agrees"),
-        "every seed falls": (rising[::-1], "disagrees"),
-        "the ends rise, but the last two settings fall":
-            ([rising[0], rising[2], rising[1]], "disagrees"),
-        "the seeds do not agree":
-            ([[1.0, 1.3, 1.1], [1.2, 1.0, 1.3], [1.1, 1.2, 1.0]], "not seen here"),
-        "the ends rise; two neighbours are alike":
-            ([rising[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]], "agrees"),
+def _why(got: list[int], first: int, length: int, group: int) -> str:
+    last = first + length - 1
+    causes = {
+        "the token behind the document counts too; the last one is first + length - 1":
+            range(first // group, (last + 1) // group + 1),
+        "the last group is left out: a document that begins inside a group can reach one group "
+        "further": range(first // group, last // group),
+        "only groups that lie entirely inside the document are listed":
+            range(-(-first // group), (last + 1) // group),
+        "these are tokens, not groups": range(first, last + 1),
     }
-    for what, (settings, wanted) in cases.items():
-        shift = draw.random()
-        moved = [[x + shift for x in setting] for setting in settings]
-        with case(what):
-            got = answer(moved)
-            if wanted == "disagrees" and got == "agrees":
-                raise Mistake("the verdict is 'agrees', wanted 'disagrees': two neighbours differ "
-                              "the other way round, with an interval that leaves out 0")
-            if wanted == "not seen here" and got != wanted:
-                raise Mistake(f"the verdict is {got!r}, wanted 'not seen here': the means are in "
-                              "some order by chance; look at the intervals")
-            need_equal(got, wanted, "the verdict")
+    return next((f": {cause}" for cause, wrong in causes.items() if got == list(wrong)), "")
 
 
-TURNS = (
-    CourseTask("14.2", "half_width", "How sure is a difference", 8, 2, 5, (
-        Property("the interval of a paired difference", 1, check_half_width),)),
-    CourseTask("14.5", "verdict", "The verdict on an order", 10, 3, 4, (
-        Property("agrees, disagrees, or not seen here", 1, check_verdict),)),
+# 14.4: a score that shows a lucky place
+def check_by_offset(answer: Answer, draw: Draw) -> None:
+    """Answers at offsets with different numbers of questions; every offset counts the same."""
+    for counts in ((2, 2), (8, 2, 2), (3, 1, 5, 4)):
+        answers = [(offset, draw.random() < (0.9 if offset == 3 else 0.4))
+                   for offset, count in enumerate(counts, 3)  # no offset looks like a share
+                   for _ in range(count)]
+        answers += [(3, True), (3, True), (4, False), (4, True)]
+        draw.shuffle(answers)
+        hits_at = [[right for at, right in answers if at == offset]
+                   for offset in range(3, 3 + len(counts))]
+        shares = [sum(hits) / len(hits) for hits in hits_at]
+        total = sum(right for _, right in answers)
+        with case(f"{len(answers)} answers at {len(counts)} offsets"):
+            got = answer(answers)
+            need_items(got, 2, "two numbers: the mean, and the share at the worst offset")
+            need_equal(got[0], sum(shares) / len(shares), "the mean over the offsets",
+                       tolerance=1e-6, causes={
+                "all questions count the same; here all offsets do, however many questions each "
+                "has": total / len(answers),
+                "the right answers are added up, and divided by nothing": float(total),
+                "the shares are added up, and not divided by the number of offsets": sum(shares)})
+            need_equal(got[1], min(shares), "the worst share", tolerance=1e-6, causes={
+                "it is the number of the worst offset, not the share that is right there":
+                    3.0 + shares.index(min(shares)),
+                "it is the best offset's": max(shares),
+                "it is the worst question's": float(min(right for _, right in answers)),
+                "it is the share that is wrong there": 1 - min(shares)})
+
+
+# 14.5: how a row reads one token
+def check_weight(answer: Answer, draw: Draw) -> None:
+    """Every token of a row, against the matrix of what each column is made of."""
+    for cores, group, raw in [(3, 4, 5), (2, 3, 4), (1, 1, 2), (0, 4, 3)]:
+        row = draw.normal(cores + raw).softmax(0)
+        phi = draw.normal(cores, group).softmax(1) if cores else torch.zeros(0, group).double()
+        made_of = torch.zeros(cores + raw, cores * group + raw).double()
+        for core in range(cores):
+            made_of[core, core * group : (core + 1) * group] = phi[core]
+        made_of[cores:, cores * group :] = torch.eye(raw)
+        for token, weight in enumerate(row @ made_of):
+            core_of, member = divmod(token, group)
+            where = f"token {token}, " + (f"in core {core_of}" if core_of < cores else "raw")
+            with case(f"{cores} cores of {group} tokens, {raw} raw tokens; {where}"):
+                causes = _other_weights(row, phi, token, core_of, member) if cores else {}
+                need_close(torch.as_tensor(answer(row, phi, token)), weight, "the weight",
+                           causes=causes)
+
+
+def _other_weights(row: Tensor, phi: Tensor, token: int, core_of: int,
+                   member: int) -> dict[str, Tensor]:
+    """Return what usual mistakes make of a token's weight."""
+    cores, group = phi.shape
+    if core_of >= cores:
+        return {"the columns of raw tokens begin behind the cores: add the number of cores":
+                    row[token - cores * group],
+                "this is the first raw token's weight": row[cores]}
+    return {
+        "the core's weight is not divided among its members: multiply by phi": row[core_of],
+        "this is phi alone; multiply it by the weight of its core": phi[core_of, member],
+        "token // group is the core, token % group the place in it: they are exchanged":
+            row[min(member, cores - 1)] * phi[min(member, cores - 1), min(core_of, group - 1)],
+        "every core is taken to have an equal share": phi[core_of, member] / cores,
+        "both factors are added; they are multiplied": row[core_of] + phi[core_of, member],
+    }
+
+
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("14.2", "groups_of", "Which groups hold a document", 5, 2, 4, (
+        Property("equal to asking every token", 1, check_groups),)),
+    CourseTask("14.4", "by_offset", "A score that shows a lucky place", 6, 2, 5, (
+        Property("the mean over the offsets, and the worst of them", 1, check_by_offset),)),
+    CourseTask("14.5", "token_weight", "How a row reads one token", 6, 2, 4, (
+        Property("in a core and raw", 1, check_weight),)),
 )

@@ -1,4 +1,4 @@
-"""Wrong answers to the turns of notebook 01_attention_from_loops_to_tiles."""
+"""Wrong answers to the turns of notebook 01_attention_from_loops_to_a_kernel."""
 
 import math
 

@@ -1,94 +1,93 @@
-"""Wrong answers to the turns of notebook 03_how_sparse_is_attention."""
+"""Wrong answers to the turns of notebook 03_core_tokens_and_the_local_window."""
+
+import math
+from functools import partial
+
+import torch
 
 
-def chance(event):
-    return lambda law, rho: sum(p * event(row, rho) for p, row in law)
+def pooling(weights_of):
+    def core(q, k, v, scale):
+        weights = weights_of(q, k, scale)
+        return weights @ k, weights @ v
+
+    return core
 
 
-def sparse(row, rho):
-    return len(row) * rho * max(row) > sum(row)
+def pooled(x, q, scale):
+    """The mean of x, weighted by the last query's scores of x itself."""
+    return (scale * x @ q[-1]).softmax(0) @ x
 
 
-def over(law, x):
-    return sum(p for p, row in law if max(row) > x)
+def reads(cores_of, first_of=lambda row, g, s, n: g * n):
+    def answer(row, g, s):
+        n = cores_of(row, g, s)
+        return n, first_of(row, g, s, n)
+
+    return answer
 
 
-def heavy(law, rho, x):
-    return sum(p for p, row in law if sum(row) > len(row) * rho * x)
+def right(row, g, s):
+    return max(0, (row + 1 - s) // g)
 
 
-def best(at, take=max):
-    return lambda law, rho, points: take(at(law, rho, x) for x in points)
-
-
-def sink(weight, share=True):
-    """A heavy first token, and all others alike."""
-    def row(length, rho):
-        w = weight(length, rho)
-        return [w] + [(1 - w if share else 1) / (length - 1)] * (length - 1)
-
-    return row
-
-
-def few(length, rho):
-    tokens = int(length * rho) - 1
-    return [1 / tokens] * tokens + [0.0] * (length - tokens)
+def kernel(q, k, v, group, scale, load_mask=True, score=-math.inf, judge="last"):
+    """The exercise's kernel in PyTorch."""
+    size, cores = 1 << (group - 1).bit_length(), []
+    for start in range(0, len(k) // group * group, group):
+        keys, values = (x[start : start + size] for x in (k, v))
+        inside = torch.arange(size) < group
+        if load_mask:
+            keys, values = (torch.where(inside[:, None], x, 0.0) for x in (keys, values))
+        scores = scale * keys @ q[start + {"last": group - 1, "first": 0, "tile": size - 1}[judge]]
+        if score is not None:
+            scores = torch.where(inside, scores, torch.tensor(score))
+        weights = scores.softmax(0)
+        cores.append((weights @ keys, weights @ values))
+    return tuple(torch.stack(x) for x in zip(*cores, strict=True))
 
 
 WRONG = {
     "03.2": {
-        "at the bar":
-            (chance(lambda row, r: max(row) / sum(row) >= 1 / (len(row) * r)), "only reaches"),
-        "divides first":
-            (chance(lambda row, r: max(row) / sum(row) > 1 / len(row) * r), "divides first"),
-        "no L": (chance(lambda row, r: max(row) / sum(row) > 1 / r), "L is forgotten"),
-        "X for alpha":
-            (chance(lambda row, r: max(row) > 1 / (len(row) * r)), "divided by the row's sum"),
-        "no probabilities":
-            (lambda law, r: sum(sparse(row, r) for _, row in law) / len(law),
-             "its own probability"),
-        "tokens":
-            (chance(lambda row, r: sum(len(row) * r * x > sum(row) for x in row)), "still one row"),
-        "the others": (chance(lambda row, r: not sparse(row, r)), "not sparse"),
-        "first token":
-            (chance(lambda row, r: row[0] / sum(row) > 1 / (len(row) * r)), "any token"),
-        "a list": (lambda law, r: [sparse(row, r) for _, row in law], "wanted a number"),
+        "first query judges":
+            (pooling(lambda q, k, c: (c * k @ q[0]).softmax(0)), "the first query judges"),
+        "all queries judge": (pooling(lambda q, k, c: (c * q @ k.T).softmax(1).mean(0)),
+                              "all members judge"),
+        "mean query judges": (pooling(lambda q, k, c: (c * k @ q.mean(0)).softmax(0)),
+                              "the mean query judges"),
+        "plain mean": (pooling(lambda q, k, c: torch.ones(len(k)).double() / len(k)),
+                       "nobody judges"),
+        "no scale": (pooling(lambda q, k, c: (k @ q[-1]).softmax(0)), "the scale is forgotten"),
+        "not divided": (pooling(lambda q, k, c: (c * k @ q[-1]).exp()), "do not sum to 1"),
+        "key judges": (pooling(lambda q, k, c: (c * k @ k[-1]).softmax(0)),
+                       "it is the judge's query that asks"),
+        "values scored anew":
+            (lambda q, k, v, c: (pooled(k, q, c), pooled(v, q, c)), "values are scored anew"),
+        "value from keys":
+            (lambda q, k, v, c: (pooled(k, q, c), pooled(k, q, c)), "pooled from the keys"),
+        "only a key": (lambda q, k, v, c: pooled(k, q, c), "wanted two"),
     },
-    "03.6": {
-        "smallest":
-            (best(lambda law, r, x: over(law, x) - heavy(law, r, x), min), "take the best one"),
-        "first X":
-            (best(lambda law, r, x: sum(p for p, row in law if row[0] > x) - heavy(law, r, x)),
-             "the first X"),
-        "no L":
-            (best(lambda law, r, x: over(law, x) - sum(p for p, row in law if sum(row) > r * x)),
-             "L is forgotten"),
-        "sum below":
-            (best(lambda law, r, x: over(law, x) - 1 + heavy(law, r, x)), "may not be subtracted"),
-        "added": (best(lambda law, r, x: over(law, x) + heavy(law, r, x)), "added"),
-        "product":
-            (best(lambda law, r, x: over(law, x) * (1 - heavy(law, r, x))),
-             "as if the events were"),
-        "at once":
-            (best(lambda law, r, x: sum(p for p, row in law
-                                        if max(row) > x and sum(row) <= len(row) * r * x)),
-             "both events at once"),
-        "at x":
-            (best(lambda law, r, x: sum(p for p, row in law if max(row) >= x) - heavy(law, r, x)),
-             "may also equal x"),
-        "every point":
-            (lambda law, r, points: [over(law, x) for x in points], "wanted a number"),
+    "03.3": {
+        "one row late": (reads(lambda i, g, s: max(0, (i - s) // g)), "rows count from 0"),
+        "rounded up": (reads(lambda i, g, s: max(0, -(-(i + 1 - s) // g))), "all must be"),
+        "no window": (reads(lambda i, g, s: (i + 1) // g), "the window is forgotten"),
+        "negative": (reads(lambda i, g, s: (i + 1 - s) // g), "max(0, ...)"),
+        "C's division": (reads(lambda i, g, s: max(0, int((i + 1 - s - g) / g) + 1)),
+                         "rounded towards zero"),
+        "window only": (reads(right, lambda i, g, s, n: max(0, i + 1 - s)), "read by nobody"),
+        "as printed": (reads(right, lambda i, g, s, n: max(0, g * n - 1)), "as printed"),
+        "window mod row": (
+            reads(right, lambda i, g, s, n: max(0, i + 1 - s - (i + 1) % g)), "(row + 1) mod g"),
+        "counted from 1": (reads(right, lambda i, g, s, n: g * n + 1), "counted from 1"),
+        "one number": (right, "wanted two"),
     },
     "03.8": {
-        "even": (lambda length, rho: [1 / length] * length, "is not over the bar"),
-        "at the bar": (sink(lambda length, rho: 1 / (length * rho)), "only reaches the bar"),
-        "one rate only": (sink(lambda length, rho: 0.101), "is not over the bar"),
-        "no L": (sink(lambda length, rho: 1.01 / rho), "no weight is negative"),
-        "sum": (sink(lambda length, rho: 1.01 / (length * rho), share=False), "share what is left"),
-        "few tokens": (few, "wanted 80%"),
-        "one token": (sink(lambda length, rho: 0.95), "wanted 80%"),
-        "one too many":
-            (lambda length, rho: [0.2] + [0.8 / length] * length, "the heavy token is one of them"),
-        "a number": (lambda length, rho: 1.01 / (length * rho), "wanted a list"),
+        "padding of score 0": (partial(kernel, score=None), "exp(0) is 1"),
+        "no mask at all": (partial(kernel, load_mask=False, score=None),
+                           "the next group are pooled too"),
+        "scores masked, loads not": (partial(kernel, load_mask=False), "may not be read at all"),
+        "no scale": (lambda q, k, v, g, scale: kernel(q, k, v, g, 1.0), "the scale is forgotten"),
+        "first query judges": (partial(kernel, judge="first"), "it is the last one"),
+        "the tile's last query judges": (partial(kernel, judge="tile"), "not the group's"),
     },
 }

@@ -1,89 +1,59 @@
-"""Wrong answers to the turns of notebook 04_group_coding."""
-
-import math
+"""Wrong answers to the turns of notebook 04_dynamic_groups."""
 
 import torch
 
 
-def moves(weights, j):
-    """The derivatives of weight j by every logit."""
-    return [weights[j] * ((i == j) - weight) for i, weight in enumerate(weights)]
+def _rule(pooled=lambda i, G: G[-1] < i, raw=lambda i, G: G[0] <= i <= G[-1], ahead=0):
+    def reads(row, focal, groups):
+        return ([t for t in focal if t <= row],
+                [z for z, members in enumerate(groups) if pooled(row, members)],
+                [t for members in groups if raw(row, members) for t in members if t <= row + ahead])
+    return reads
 
 
-def slopes(pooled, logits, step=1e-5):
-    """Two-sided, as the solution has them."""
-    derivatives = []
-    for j in range(len(logits)):
-        up, down = list(logits), list(logits)
-        up[j], down[j] = up[j] + step, down[j] - step
-        derivatives.append((pooled(up) - pooled(down)) / (2 * step))
-    return derivatives
+def _sampled(divisor, unseen=torch.inf):
+    def score(sampled, rows):
+        token = torch.arange(sampled.shape[1])
+        seen = (rows[:, None] >= token).any(0)
+        return (sampled.sum(0) / divisor(rows, token)).where(seen, torch.tensor(unseen).double())
+    return score
 
 
-def one_sided(pooled, logits, step):
-    changes = [pooled([a + step * (i == j) for i, a in enumerate(logits)]) - pooled(logits)
-               for j in range(len(logits))]
-    return sum((change / step) ** 2 for change in changes)
-
-
-def together(pooled, logits):
-    return ((pooled([a + 1e-5 for a in logits]) - pooled(logits)) / 1e-5) ** 2
-
-
-def squares(values):
-    return sum(x * x for x in values)
-
-
-def kappa(matrix):
-    spectrum = torch.linalg.eigvalsh(matrix)
-    return spectrum[-1] / spectrum[0]
-
-
-def means(values, m):
-    return values.reshape(-1, m, values.shape[1]).mean(1)
-
-
-def both(of, group=means):
-    return lambda values, m: (of(values), of(group(values, m)))
-
-
-def right(values):
-    return kappa(2 * values @ values.T)
+def _seen_by(rows, token):
+    return (rows[:, None] >= token).sum(0).clamp(min=1)
 
 
 WRONG = {
     "04.2": {
-        "own noise": (lambda w, j: moves(w, j)[j] ** 2, "only the token's own noise"),
-        "the others' noise":
-            (lambda w, j: squares(x for i, x in enumerate(moves(w, j)) if i != j), "left out"),
-        "no 1": (lambda w, j: squares(w[j] * x for x in w), "of the token itself"),
-        "added": (lambda w, j: sum(moves(w, j)) ** 2, "before squaring"),
-        "relative": (lambda w, j: squares(moves(w, j)) / w[j] ** 2, "factor alpha_j of every"),
-        "factor outside": (lambda w, j: squares(moves(w, j)) / w[j], "not squared"),
-        "sizes": (lambda w, j: sum(abs(x) for x in moves(w, j)), "sizes are added"),
-        "deviation": (lambda w, j: math.sqrt(squares(moves(w, j))), "standard deviation"),
-        "mean": (lambda w, j: squares(moves(w, j)) / len(w), "number of tokens"),
-        "a list": (moves, "wanted a number"),
+        "mean over all rows": (lambda a: a.mean(0), "only L - t rows"),
+        "a sum": (lambda a: a.sum(0), "only added up"),
+        "rows": (lambda a: a.sum(1), "which always gives 1"),
+        "tokens before it": (lambda a: a.sum(0) / torch.arange(1, len(a) + 1), "divisor is t + 1"),
+        "counts what is not zero": (lambda a: a.sum(0) / (a > 0).sum(0), "rounded to 0"),
     },
     "04.4": {
-        "together": (together, "one at a time"),
-        "no squares": (lambda pooled, a: sum(slopes(pooled, a)), "without squares"),
-        "first token": (lambda pooled, a: slopes(pooled, a)[0] ** 2, "only the first token"),
-        "mean": (lambda pooled, a: squares(slopes(pooled, a)) / len(a), "the mean is taken"),
-        "deviation": (lambda pooled, a: math.sqrt(squares(slopes(pooled, a))), "square root"),
-        "one step for two": (lambda pooled, a: 4 * squares(slopes(pooled, a)), "two steps apart"),
-        "not divided": (lambda pooled, a: 1e-10 * squares(slopes(pooled, a)), "divide the change"),
-        "a large step": (lambda pooled, a: one_sided(pooled, a, 0.1), "too large"),
-        "a step of 1": (lambda pooled, a: squares(slopes(pooled, a, 1.0)), "too large"),
+        "Algorithm 2": (_rule(pooled=lambda i, G: G[0] <= i), "reads the future"),
+        "both": (_rule(pooled=lambda i, G: G[-1] <= i), "counts them twice"),
+        "neither":
+            (_rule(raw=lambda i, G: G[0] <= i < G[-1]), "neither the group nor its members"),
+        "pooled at the end":
+            (_rule(lambda i, G: G[-1] <= i, lambda i, G: G[0] <= i < G[-1]),
+             "Eq. 15 gives it the members"),
+        "all members": (_rule(ahead=10**9), "behind the row"),
+        "not itself": (_rule(ahead=-1), "does not read itself"),
+        "its own group only": (_rule(raw=lambda i, G: i in G), "it needs them too"),
+        "no complement": (_rule(raw=lambda i, G: False), "the open group is lost"),
+        "two lists": (lambda row, focal, groups: (focal, groups), "wanted three lists"),
     },
-    "04.8": {
-        "printed": (both(lambda v: kappa(2 * v.T @ v)), "one for each feature"),
-        "singular values": (both(lambda v: right(v) ** 0.5), "singular values"),
-        "upside down": (both(lambda v: 1 / right(v)), "divided by the largest"),
-        "other groups": (both(right, lambda v, m: v.reshape(m, -1, v.shape[1]).mean(0)),
-                         "here m neighbours do"),
-        "not grouped": (both(right, lambda v, m: v), "group the rows of V first"),
-        "groups first": (lambda v, m: (right(means(v, m)), right(v)), "the one in groups"),
-        "one number": (lambda v, m: right(v), "wanted two"),
+    "04.7": {
+        "all sampled rows": (_sampled(lambda rows, token: len(rows)), "number of sampled rows"),
+        "all rows of the text": (_sampled(lambda rows, token: len(token) - token),
+                                 "as if all rows were sampled"),
+        "not its own row":
+            (_sampled(lambda rows, token: _seen_by(rows, token + 1)), "a row sees its own token"),
+        "0/0":
+            (lambda a, rows: a.sum(0) / (rows[:, None] >= torch.arange(a.shape[1])).sum(0),
+             "0/0 is not a number"),
+        "unseen is unimportant": (_sampled(_seen_by, unseen=0.0), "its score is infinity"),
     },
 }

@@ -1,93 +1,43 @@
-"""Wrong answers to the turns of notebook 05_core_tokens_and_the_local_window."""
-
-import math
-from functools import partial
+"""Wrong answers to the turns of notebook 05_convolutional_memory."""
 
 import torch
 
 
-def pooling(weights_of):
-    def core(q, k, v, scale):
-        weights = weights_of(q, k, scale)
-        return weights @ k, weights @ v
-
-    return core
-
-
-def pooled(x, q, scale):
-    """The mean of x, weighted by the last query's scores of x itself."""
-    return (scale * x @ q[-1]).softmax(0) @ x
+def _columns(*, always=False, least=1, slots_count=True, late=0):
+    def columns_of(row, slots, segment):
+        held, first = 0, 0
+        for begin in range(segment, row + 1 - late, segment):
+            if always or held * slots_count + begin - first >= slots + least:
+                held, first = slots, begin
+        return held, first
+    return columns_of
 
 
-def reads(cores_of, first_of=lambda row, g, s, n: g * n):
-    def answer(row, g, s):
-        n = cores_of(row, g, s)
-        return n, first_of(row, g, s, n)
-
-    return answer
-
-
-def right(row, g, s):
-    return max(0, (row + 1 - s) // g)
-
-
-def kernel(q, k, v, group, scale, load_mask=True, score=-math.inf, judge="last"):
-    """The exercise's kernel in PyTorch."""
-    size, cores = 1 << (group - 1).bit_length(), []
-    for start in range(0, len(k) // group * group, group):
-        keys, values = (x[start : start + size] for x in (k, v))
-        inside = torch.arange(size) < group
-        if load_mask:
-            keys, values = (torch.where(inside[:, None], x, 0.0) for x in (keys, values))
-        scores = scale * keys @ q[start + {"last": group - 1, "first": 0, "tile": size - 1}[judge]]
-        if score is not None:
-            scores = torch.where(inside, scores, torch.tensor(score))
-        weights = scores.softmax(0)
-        cores.append((weights @ keys, weights @ values))
-    return tuple(torch.stack(x) for x in zip(*cores, strict=True))
+def _ratio(positive, dim=1, more=0.0):
+    return positive / (positive.sum(dim, keepdim=True) + more)
 
 
 WRONG = {
     "05.2": {
-        "first query judges":
-            (pooling(lambda q, k, c: (c * k @ q[0]).softmax(0)), "the first query judges"),
-        "all queries judge": (pooling(lambda q, k, c: (c * q @ k.T).softmax(1).mean(0)),
-                              "all members judge"),
-        "mean query judges": (pooling(lambda q, k, c: (c * k @ q.mean(0)).softmax(0)),
-                              "the mean query judges"),
-        "plain mean": (pooling(lambda q, k, c: torch.ones(len(k)).double() / len(k)),
-                       "nobody judges"),
-        "no scale": (pooling(lambda q, k, c: (k @ q[-1]).softmax(0)), "the scale is forgotten"),
-        "not divided": (pooling(lambda q, k, c: (c * k @ q[-1]).exp()), "do not sum to 1"),
-        "key judges": (pooling(lambda q, k, c: (c * k @ k[-1]).softmax(0)),
-                       "it is the judge's query that asks"),
-        "values scored anew":
-            (lambda q, k, v, c: (pooled(k, q, c), pooled(v, q, c)), "values are scored anew"),
-        "value from keys":
-            (lambda q, k, v, c: (pooled(k, q, c), pooled(k, q, c)), "pooled from the keys"),
-        "only a key": (lambda q, k, v, c: pooled(k, q, c), "wanted two"),
+        "always": (_columns(always=True), "compressed at every segment"),
+        "at M": (_columns(least=0), "exactly M columns"),
+        "raw tokens only": (_columns(slots_count=False), "only the raw tokens are counted"),
+        "one row late": (_columns(late=1), "still reads the old columns"),
+        "the segment's beginning":
+            (lambda row, slots, segment: (slots * (row >= segment), row // segment * segment),
+             "compressed at every segment"),
+        "one number": (lambda row, slots, segment: row, "wanted two integers"),
     },
-    "05.3": {
-        "one row late": (reads(lambda i, g, s: max(0, (i - s) // g)), "rows count from 0"),
-        "rounded up": (reads(lambda i, g, s: max(0, -(-(i + 1 - s) // g))), "all must be"),
-        "no window": (reads(lambda i, g, s: (i + 1) // g), "the window is forgotten"),
-        "negative": (reads(lambda i, g, s: (i + 1 - s) // g), "max(0, ...)"),
-        "C's division": (reads(lambda i, g, s: max(0, int((i + 1 - s - g) / g) + 1)),
-                         "rounded towards zero"),
-        "window only": (reads(right, lambda i, g, s, n: max(0, i + 1 - s)), "read by nobody"),
-        "as printed": (reads(right, lambda i, g, s, n: max(0, g * n - 1)), "as printed"),
-        "window mod row": (
-            reads(right, lambda i, g, s, n: max(0, i + 1 - s - (i + 1) % g)), "(row + 1) mod g"),
-        "counted from 1": (reads(right, lambda i, g, s, n: g * n + 1), "counted from 1"),
-        "one number": (right, "wanted two"),
-    },
-    "05.8": {
-        "padding of score 0": (partial(kernel, score=None), "exp(0) is 1"),
-        "no mask at all": (partial(kernel, load_mask=False, score=None),
-                           "the next group are pooled too"),
-        "scores masked, loads not": (partial(kernel, load_mask=False), "may not be read at all"),
-        "no scale": (lambda q, k, v, g, scale: kernel(q, k, v, g, 1.0), "the scale is forgotten"),
-        "first query judges": (partial(kernel, judge="first"), "it is the last one"),
-        "the tile's last query judges": (partial(kernel, judge="tile"), "not the group's"),
+    "05.5": {
+        "as printed": (_ratio, "not made 0 first"),
+        "0/0": (lambda W: _ratio(W.relu()), "0/0"),
+        "over the slots": (lambda W: _ratio(W.relu() + 1e-300, 0), "sums go over the slots"),
+        "softmax of the ReLU": (lambda W: W.relu().softmax(1), "softmax of the ReLU"),
+        "absolute values": (lambda W: _ratio(W.abs() + 1e-300), "absolute values"),
+        "an empty slot": (lambda W: _ratio(W.relu()).nan_to_num(0.0), "its slot is empty"),
+        "a small number": (lambda W: _ratio(W.relu(), more=1e-6), "a small number is added"),
+        "one for all":
+            (lambda W: _ratio(W.relu()) if (W > 0).any(1).all()
+             else torch.full_like(W, 1 / W.shape[1]), "all rows even"),
     },
 }

@@ -1,59 +1,74 @@
-"""Wrong answers to the turns of notebook 06_dynamic_groups."""
+"""Wrong answers to the turns of notebook 06_the_baselines."""
 
-import torch
-
-
-def _rule(pooled=lambda i, G: G[-1] < i, raw=lambda i, G: G[0] <= i <= G[-1], ahead=0):
-    def reads(row, focal, groups):
-        return ([t for t in focal if t <= row],
-                [z for z, members in enumerate(groups) if pooled(row, members)],
-                [t for members in groups if raw(row, members) for t in members if t <= row + ahead])
-    return reads
+from cca_lab.course.turns.nb06 import keep
 
 
-def _sampled(divisor, unseen=torch.inf):
-    def score(sampled, rows):
-        token = torch.arange(sampled.shape[1])
-        seen = (rows[:, None] >= token).any(0)
-        return (sampled.sum(0) / divisor(rows, token)).where(seen, torch.tensor(unseen).double())
-    return score
+def _heaviest(scores, tokens):
+    return sorted(tokens, key=lambda t: (-scores[t], -t))
 
 
-def _seen_by(rows, token):
-    return (rows[:, None] >= token).sum(0).clamp(min=1)
+def _recent_take_part(scores, heavy, recent):
+    tokens = range(len(scores))
+    return sorted({*_heaviest(scores, tokens)[:heavy], *tokens[max(0, len(scores) - recent):]})
+
+
+def _by_score_only(scores, heavy, recent):
+    return sorted(_heaviest(scores, range(len(scores)))[: heavy + recent])
+
+
+def _minus_zero(scores, heavy, recent):
+    tokens = range(len(scores))
+    return sorted([*_heaviest(scores, tokens[:-recent])[:heavy], *tokens[-recent:]])
+
+
+def _blocks(low=lambda start, block, row: start, size=lambda block: block, *, ahead=False,
+            negative=False, twice=False):
+    """Read columns and a range of every diagonal, with a mistake."""
+    def answer(row, columns, offsets, block):
+        first = low(row - row % block, block, row)
+        ranges = {t for o in offsets for t in range(first - o, first - o + size(block))}
+        chosen = [*ranges, *columns] if twice else ranges | set(columns)
+        return sorted(t for t in chosen if (negative or t >= 0) and (ahead or t <= row))
+    return answer
 
 
 WRONG = {
     "06.2": {
-        "mean over all rows": (lambda a: a.mean(0), "only L - t rows"),
-        "a sum": (lambda a: a.sum(0), "only added up"),
-        "rows": (lambda a: a.sum(1), "which always gives 1"),
-        "tokens before it": (lambda a: a.sum(0) / torch.arange(1, len(a) + 1), "divisor is t + 1"),
-        "counts what is not zero": (lambda a: a.sum(0) / (a > 0).sum(0), "rounded to 0"),
+        "recent ones take part": (_recent_take_part, "take part in the choice"),
+        "by score only": (_by_score_only, "whatever their score"),
+        "keeps the lightest": (lambda s, h, r: keep(s, h, r, lightest=True), "the heaviest leave"),
+        "the newer of equals leaves":
+            (lambda s, h, r: keep(s, h, r, old_wins=True), "it is the older"),
+        "in the order of scores":
+            (lambda s, h, r: keep(s, h, r, in_order=False), "in the order of the text"),
+        "minus zero": (_minus_zero, "the whole list"),
+        "the scores instead of places":
+            (lambda s, h, r: [s[t] for t in keep(s, h, r)], "wanted a list of integers"),
     },
-    "06.4": {
-        "Algorithm 2": (_rule(pooled=lambda i, G: G[0] <= i), "reads the future"),
-        "both": (_rule(pooled=lambda i, G: G[-1] <= i), "counts them twice"),
-        "neither":
-            (_rule(raw=lambda i, G: G[0] <= i < G[-1]), "neither the group nor its members"),
-        "pooled at the end":
-            (_rule(lambda i, G: G[-1] <= i, lambda i, G: G[0] <= i < G[-1]),
-             "Eq. 15 gives it the members"),
-        "all members": (_rule(ahead=10**9), "behind the row"),
-        "not itself": (_rule(ahead=-1), "does not read itself"),
-        "its own group only": (_rule(raw=lambda i, G: i in G), "it needs them too"),
-        "no complement": (_rule(raw=lambda i, G: False), "the open group is lost"),
-        "two lists": (lambda row, focal, groups: (focal, groups), "wanted three lists"),
+    "06.5": {
+        "a diagonal of one token":
+            (_blocks(lambda start, b, row: row, lambda b: 1), "is one token"),
+        "from the row's own place": (_blocks(lambda start, b, row: row), "own place"),
+        "range behind":
+            (_blocks(lambda start, b, row: start - b + 1), "ends where it should begin"),
+        "one too long": (_blocks(size=lambda b: b + 1), "too long"),
+        "the future": (_blocks(ahead=True), "later tokens are read"),
+        "before the text": (_blocks(negative=True), "cut at 0"),
+        "a token twice": (_blocks(twice=True), "listed twice"),
     },
-    "06.7": {
-        "all sampled rows": (_sampled(lambda rows, token: len(rows)), "number of sampled rows"),
-        "all rows of the text": (_sampled(lambda rows, token: len(token) - token),
-                                 "as if all rows were sampled"),
-        "not its own row":
-            (_sampled(lambda rows, token: _seen_by(rows, token + 1)), "a row sees its own token"),
-        "0/0":
-            (lambda a, rows: a.sum(0) / (rows[:, None] >= torch.arange(a.shape[1])).sum(0),
-             "0/0 is not a number"),
-        "unseen is unimportant": (_sampled(_seen_by, unseen=0.0), "its score is infinity"),
+    "06.8": {
+        "not shifted": (lambda row, group: row // group * group, "not shifted"),
+        "before the text":
+            (lambda row, group: (row + group // 2) // group * group - group // 2,
+             "before the text"),
+        "not shifted back":
+            (lambda row, group: (row + group // 2) // group * group, "not shifted back"),
+        "by a whole group":
+            (lambda row, group: max(0, row // group * group - group), "by a whole group"),
+        "half blocks":
+            (lambda row, group: row // (group // 2) * (group // 2), "have half the size"),
+        "no first half block":
+            (lambda row, group: max(group // 2, (row + group // 2) // group * group - group // 2),
+             "is forgotten"),
     },
 }

@@ -1,43 +1,53 @@
-"""Wrong answers to the turns of notebook 07_convolutional_memory."""
-
-import torch
+"""Wrong answers to the turns of notebook 07_what_it_costs."""
 
 
-def _columns(*, always=False, least=1, slots_count=True, late=0):
-    def columns_of(row, slots, segment):
-        held, first = 0, 0
-        for begin in range(segment, row + 1 - late, segment):
-            if always or held * slots_count + begin - first >= slots + least:
-                held, first = slots, begin
-        return held, first
-    return columns_of
+def _pairs(row_pairs):
+    return lambda length, group, window: sum(row_pairs(row, group, window)
+                                             for row in range(1, length + 1))
 
 
-def _ratio(positive, dim=1, more=0.0):
-    return positive / (positive.sum(dim, keepdim=True) + more)
+def _older(row, window):
+    return max(0, row - window)
+
+
+def _visible(tokens, group, window):
+    return max(0, tokens + 1 - window) // group
 
 
 WRONG = {
     "07.2": {
-        "always": (_columns(always=True), "compressed at every segment"),
-        "at M": (_columns(least=0), "exactly M columns"),
-        "raw tokens only": (_columns(slots_count=False), "only the raw tokens are counted"),
-        "one row late": (_columns(late=1), "still reads the old columns"),
-        "the segment's beginning":
-            (lambda row, slots, segment: (slots * (row >= segment), row // segment * segment),
-             "compressed at every segment"),
-        "one number": (lambda row, slots, segment: row, "wanted two integers"),
+        "forgets the remainder":
+            (_pairs(lambda i, g, s: _older(i, s) // g + min(i, s)), "fill no group"),
+        "whole windows from the start":
+            (_pairs(lambda i, g, s: sum(divmod(_older(i, s), g)) + s), "the text has only begun"),
+        "no cut at zero":
+            (_pairs(lambda i, g, s: sum(divmod(i - s, g)) + min(i, s)),
+             "negative number of cores"),
+        "the printed window":
+            (_pairs(lambda i, g, s: sum(divmod(_older(i, s), g)) + min(i, s) + (i - s >= g)),
+             "read raw as well"),
+        "full attention": (_pairs(lambda i, g, s: i), "as all the tokens"),
+        "range without the last row":
+            (lambda length, g, s: sum(sum(divmod(_older(i, s), g)) + min(i, s)
+                                      for i in range(1, length)), "the last row is left out"),
     },
-    "07.5": {
-        "as printed": (_ratio, "not made 0 first"),
-        "0/0": (lambda W: _ratio(W.relu()), "0/0"),
-        "over the slots": (lambda W: _ratio(W.relu() + 1e-300, 0), "sums go over the slots"),
-        "softmax of the ReLU": (lambda W: W.relu().softmax(1), "softmax of the ReLU"),
-        "absolute values": (lambda W: _ratio(W.abs() + 1e-300), "absolute values"),
-        "an empty slot": (lambda W: _ratio(W.relu()).nan_to_num(0.0), "its slot is empty"),
-        "a small number": (lambda W: _ratio(W.relu(), more=1e-6), "a small number is added"),
-        "one for all":
-            (lambda W: _ratio(W.relu()) if (W > 0).any(1).all()
-             else torch.full_like(W, 1 / W.shape[1]), "all rows even"),
+    "07.6": {
+        "the window and no more":
+            (lambda n, g, s: (n // g, min(n, s)), "only the window is kept"),
+        "the last row decides":
+            (lambda n, g, s: (n // g, n - g * (max(0, n - s) // g)), "the last row decides"),
+        "visible cores only":
+            (lambda n, g, s: (_visible(n, g, s), n - g * _visible(n, g, s)),
+             "that the next row reads"),
+        "rounds up": (lambda n, g, s: (-(-n // g), n - g * _visible(n, g, s)), "not complete"),
+        "drops at the close": (lambda n, g, s: (n // g, n % g), "still in the window"),
+        "one number": (lambda n, g, s: n // g, "wanted two numbers"),
+    },
+    "07.8": {
+        "the full square": (lambda d, h: -(-(4 * d + 3 * h) // 2), "every row reads every token"),
+        "half a square": (lambda d, h: 4 * d + 3 * h, "one token too late"),
+        "two operations a pair": (lambda d, h: 2 * (4 * d + 3 * h) - 1, "they take four"),
+        "one operation a weight":
+            (lambda d, h: -(-(4 * d + 3 * h) // 2) - 1, "each takes two operations"),
     },
 }

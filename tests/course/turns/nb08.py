@@ -1,74 +1,49 @@
-"""Wrong answers to the turns of notebook 08_the_baselines."""
+"""Wrong answers to the turns of notebook 08_caches_and_decoding."""
 
-from cca_lab.course.turns.nb08 import keep
-
-
-def _heaviest(scores, tokens):
-    return sorted(tokens, key=lambda t: (-scores[t], -t))
+import torch
 
 
-def _recent_take_part(scores, heavy, recent):
-    tokens = range(len(scores))
-    return sorted({*_heaviest(scores, tokens)[:heavy], *tokens[max(0, len(scores) - recent):]})
+def _keep(x, sinks, recent):
+    return x if len(x) <= sinks + recent else torch.cat([x[:sinks], x[len(x) - recent:]])
 
 
-def _by_score_only(scores, heavy, recent):
-    return sorted(_heaviest(scores, range(len(scores)))[: heavy + recent])
+def _step(*, first=False, itself=True, keep=_keep, power=0.5):
+    def step(query, key, value, past_keys, past_values, sinks, recent):
+        keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
+        read = (keep(keys, sinks, recent), keep(values, sinks, recent)) if first else (keys, values)
+        read = read if itself or len(read[0]) == 1 else (read[0][:-1], read[1][:-1])
+        output = torch.softmax(read[0] @ query / len(query) ** power, dim=0) @ read[1]
+        return output, keep(keys, sinks, recent), keep(values, sinks, recent)
+    return step
 
 
-def _minus_zero(scores, heavy, recent):
-    tokens = range(len(scores))
-    return sorted([*_heaviest(scores, tokens[:-recent])[:heavy], *tokens[-recent:]])
+def _twice(x, sinks, recent):
+    return torch.cat([x[:sinks], x[-recent:]])
 
 
-def _blocks(low=lambda start, block, row: start, size=lambda block: block, *, ahead=False,
-            negative=False, twice=False):
-    """Read columns and a range of every diagonal, with a mistake."""
-    def answer(row, columns, offsets, block):
-        first = low(row - row % block, block, row)
-        ranges = {t for o in offsets for t in range(first - o, first - o + size(block))}
-        chosen = [*ranges, *columns] if twice else ranges | set(columns)
-        return sorted(t for t in chosen if (negative or t >= 0) and (ahead or t <= row))
-    return answer
+def _ones(past, chunk):
+    return torch.ones(chunk, past + chunk).bool()
 
 
 WRONG = {
     "08.2": {
-        "recent ones take part": (_recent_take_part, "take part in the choice"),
-        "by score only": (_by_score_only, "whatever their score"),
-        "keeps the lightest": (lambda s, h, r: keep(s, h, r, lightest=True), "the heaviest leave"),
-        "the newer of equals leaves":
-            (lambda s, h, r: keep(s, h, r, old_wins=True), "it is the older"),
-        "in the order of scores":
-            (lambda s, h, r: keep(s, h, r, in_order=False), "in the order of the text"),
-        "minus zero": (_minus_zero, "the whole list"),
-        "the scores instead of places":
-            (lambda s, h, r: [s[t] for t in keep(s, h, r)], "wanted a list of integers"),
+        "evicts first": (_step(first=True), "eviction comes first"),
+        "not itself": (_step(itself=False), "does not attend to itself"),
+        "no scale": (_step(power=0), "not divided by sqrt(D)"),
+        "keeps twice": (_step(keep=_twice), "kept twice"),
+        "keeps everything": (_step(keep=lambda x, sinks, recent: x), "nothing is evicted"),
+        "no sinks": (_step(keep=lambda x, sinks, recent: x[-(sinks + recent):]),
+                     "the sinks are dropped"),
+        "only an output": (lambda query, key, value, keys, values, sinks, recent: value,
+                           "wanted three things"),
     },
-    "08.5": {
-        "a diagonal of one token":
-            (_blocks(lambda start, b, row: row, lambda b: 1), "is one token"),
-        "from the row's own place": (_blocks(lambda start, b, row: row), "own place"),
-        "range behind":
-            (_blocks(lambda start, b, row: start - b + 1), "ends where it should begin"),
-        "one too long": (_blocks(size=lambda b: b + 1), "too long"),
-        "the future": (_blocks(ahead=True), "later tokens are read"),
-        "before the text": (_blocks(negative=True), "cut at 0"),
-        "a token twice": (_blocks(twice=True), "listed twice"),
-    },
-    "08.8": {
-        "not shifted": (lambda row, group: row // group * group, "not shifted"),
-        "before the text":
-            (lambda row, group: (row + group // 2) // group * group - group // 2,
-             "before the text"),
-        "not shifted back":
-            (lambda row, group: (row + group // 2) // group * group, "not shifted back"),
-        "by a whole group":
-            (lambda row, group: max(0, row // group * group - group), "by a whole group"),
-        "half blocks":
-            (lambda row, group: row // (group // 2) * (group // 2), "have half the size"),
-        "no first half block":
-            (lambda row, group: max(group // 2, (row + group // 2) // group * group - group // 2),
-             "is forgotten"),
+    "08.4": {
+        "top left": (lambda past, chunk: _ones(past, chunk).tril(), "top left"),
+        "not itself": (lambda past, chunk: _ones(past, chunk).tril(past - 1), "its own token"),
+        "the whole chunk": (lambda past, chunk: _ones(past, chunk), "its future included"),
+        "only the past":
+            (lambda past, chunk: torch.arange(past + chunk).expand(chunk, -1) < past,
+             "are not seen"),
+        "additive": (lambda past, chunk: torch.zeros(chunk, past + chunk), "wanted bools"),
     },
 }

@@ -1,58 +1,78 @@
-"""Wrong answers to the turns of notebook 09_who_can_see_what."""
+"""Wrong answers to the turns of notebook 09_speed."""
 
-import torch
-
-
-def _search(reach, row, token):
-    inside = {row}
-    for layers in range(1, len(reach) + 1):
-        inside |= {t for j in inside for t in range(len(reach)) if reach[j][t]}
-        if token in inside:
-            return layers
-    return 0
+from cca_lab.theory.cost.prefill import amdahl
 
 
-def _exchanged(reach, row, token):
-    return _search([list(column) for column in zip(*reach, strict=True)], row, token)
+def _intensity(pairs, numbers, each=4):
+    return lambda rows, length, d, size: each * pairs(rows, length) / size / numbers(rows, length)
 
 
-def _own_takes_none(reach, row, token):
-    return 0 if row == token else _search(reach, row, token)
+def _pairs(rows, length):
+    return sum(range(length - rows + 1, length + 1))
 
 
-def _forgets_itself(reach, row, token):
-    return 0 if row == token and not reach[row][row] else _search(reach, row, token)
+def _numbers(rows, length):
+    return 2 * (rows + length)
 
 
-def _detector(places=lambda length: range(1, length), equal=torch.equal, rows=slice,
-              edit=lambda text, other, t: torch.cat([text[:t], other[t:]])):
-    def reads_future(attend, text, other):
-        return any(not equal(attend(edit(text, other, t))[rows(t)], attend(text)[rows(t)])
-                   for t in places(len(text)))
-    return reads_future
+def _blocks(first_column, whole=False):
+    def answer(length, window, block):
+        total = 0
+        for top in range(0, length, block):
+            bottom = top + block if whole else min(top + block, length)
+            total += (bottom - top) * (bottom - first_column(top, bottom, window, block))
+        return total
+    return answer
 
 
-def _a_tiny_edit(text, other, t):
-    return text + 1e-6 * (torch.arange(len(text)) == t)[:, None]
+def _right(top, bottom, window, block):
+    return max(0, top - window + 1) // block * block
 
 
 WRONG = {
-    "09.2": {
-        "exchanged": (_exchanged, "row and token are exchanged"),
-        "one layer": (lambda reach, row, token: int(reach[row][token]), "only one layer"),
-        "steps in between": (lambda *example: max(0, _search(*example) - 1), "rows in between"),
-        "itself for nothing": (_own_takes_none, "takes no layer"),
-        "forgets itself": (_forgets_itself, "does not keep its own input"),
+    "09.3": {
+        "one product": (_intensity(_pairs, _numbers, each=2), "counts 2 D operations"),
+        "no causal mask": (_intensity(lambda rows, length: rows * length, _numbers),
+                           "row i of a causal text"),
+        "the first rows": (_intensity(lambda rows, length: rows * (rows + 1) / 2, _numbers),
+                           "they are its last"),
+        "range without the last row":
+            (_intensity(lambda r, n: _pairs(r, n) - r, _numbers), "its own token"),
+        "keys without values":
+            (_intensity(_pairs, lambda rows, length: 2 * rows + length), "values are not read"),
+        "nothing is written":
+            (_intensity(_pairs, lambda rows, length: rows + 2 * length), "output is not written"),
+        "numbers for bytes":
+            (lambda r, n, d, size: 4 * _pairs(r, n) / _numbers(r, n),
+             "a number has `itemsize` bytes"),
+        "upside down":
+            (lambda r, n, d, size: size * _numbers(r, n) / (4 * _pairs(r, n)), "upside down"),
     },
-    "09.7": {
-        "compares all rows": (_detector(rows=lambda t: slice(None)), "is causal, and is accused"),
-        "the last token only": (_detector(places=lambda length: [length - 1]),
-                                "mean of each pair of tokens is missed"),
-        "the middle only": (_detector(places=lambda length: [length // 2 + 1]),
-                            "each pair of tokens is missed"),
-        "a tolerance": (_detector(equal=lambda a, b: torch.allclose(a, b, atol=1e-6)),
-                        "1e-9 of all tokens is missed"),
-        "a tiny edit": (_detector(edit=_a_tiny_edit), "a choice that later tokens make is missed"),
-        "None": (lambda attend, text, other: None, "wanted True or False"),
+    "09.4": {
+        "visible pairs":
+            (lambda length, w, b: sum(min(i + 1, w) for i in range(length)),
+             "a tile is computed whole"),
+        "no window": (_blocks(lambda top, bottom, w, b: 0), "the window is forgotten"),
+        "everything": (lambda length, w, b: length**2, "those of the future too"),
+        "the last tile whole": (_blocks(_right, whole=True), "the text ends inside them"),
+        "the last row decides":
+            (_blocks(lambda top, bottom, w, b: max(0, bottom - w) // b * b),
+             "its first row reaches further back"),
+        "one token early":
+            (_blocks(lambda top, bottom, w, b: max(0, top - w) // b * b),
+             "holds the row's own token"),
+        "cut at the first column":
+            (_blocks(lambda top, bottom, w, b: max(0, top - w + 1)),
+             "begin at multiples of the block"),
+    },
+    "09.9": {
+        "one speed-up over the other":
+            (lambda whole, part: whole / part, "only time can be divided"),
+        "the part is free": (lambda whole, part: 1 - 1 / whole, "still takes 1/part"),
+        "linear in the speed-ups":
+            (lambda whole, part: (whole - 1) / (part - 1), "the speed-ups minus one"),
+        "the other share":
+            (lambda whole, part: (1 / whole - 1 / part) / (1 - 1 / part), "stays as it was"),
+        "forwards": (lambda whole, part: amdahl(1 / whole, part), "wanted"),
     },
 }

@@ -1,58 +1,89 @@
-"""Wrong answers to the turns of notebook 11_swap_into_gpt2_and_opt."""
+"""Wrong answers to the turns of notebook 11_group_coding."""
+
+import math
 
 import torch
 
-from cca_lab.course.turns.nb11 import attend
+
+def moves(weights, j):
+    """The derivatives of weight j by every logit."""
+    return [weights[j] * ((i == j) - weight) for i, weight in enumerate(weights)]
 
 
-def _with(factor=lambda scaling, d: scaling, **mistake):
-    return lambda q, k, v, scaling: attend(q, k, v, factor(scaling, q.shape[-1]),
-                                           **mistake).transpose(1, 2)
+def slopes(pooled, logits, step=1e-5):
+    """Two-sided, as the solution has them."""
+    derivatives = []
+    for j in range(len(logits)):
+        up, down = list(logits), list(logits)
+        up[j], down[j] = up[j] + step, down[j] - step
+        derivatives.append((pooled(up) - pooled(down)) / (2 * step))
+    return derivatives
 
 
-def _late_mask(q, k, v, scaling):
-    return ((scaling * q @ k.mT).softmax(-1).tril() @ v).transpose(1, 2)
+def one_sided(pooled, logits, step):
+    changes = [pooled([a + step * (i == j) for i, a in enumerate(logits)]) - pooled(logits)
+               for j in range(len(logits))]
+    return sum((change / step) ** 2 for change in changes)
 
 
-def _new_shape(q, k, v, scaling):
-    return attend(q, k, v, scaling).reshape(q.shape[0], q.shape[2], q.shape[1], q.shape[3])
+def together(pooled, logits):
+    return ((pooled([a + 1e-5 for a in logits]) - pooled(logits)) / 1e-5) ** 2
 
 
-def _groups(place, padding):
-    def answer(mask, group):
-        number = torch.div(place(mask), group, rounding_mode="floor")
-        return number if padding is None else number.masked_fill(mask == 0, padding)
-    return answer
+def squares(values):
+    return sum(x * x for x in values)
 
 
-def _from_one(mask, group):
-    return ((mask.cumsum(1) - 1) // group + 1).masked_fill(mask == 0, -1)
+def kappa(matrix):
+    spectrum = torch.linalg.eigvalsh(matrix)
+    return spectrum[-1] / spectrum[0]
 
 
-def _column(mask):
-    return torch.arange(mask.shape[1]).expand(len(mask), -1)
+def means(values, m):
+    return values.reshape(-1, m, values.shape[1]).mean(1)
+
+
+def both(of, group=means):
+    return lambda values, m: (of(values), of(group(values, m)))
+
+
+def right(values):
+    return kappa(2 * values @ values.T)
 
 
 WRONG = {
-    "11.3": {
-        "always 1/sqrt(d)": (_with(lambda scaling, d: d**-0.5), "whatever arrives"),
-        "scaled twice": (_with(lambda scaling, d: scaling * d**-0.5), "scaled twice"),
-        "not scaled": (_with(lambda scaling, d: 1.0), "not scaled at all"),
-        "axes as they came": (attend, "heads and tokens exchanged"),
-        "axes by a new shape": (_new_shape, "transpose moves the numbers along"),
-        "no causal mask": (_with(seen=99), "read later tokens too"),
-        "one token too far": (_with(seen=1), "the next token as well"),
-        "masked after softmax": (_late_mask, "do not sum to 1"),
-        "softmax over the queries": (_with(axis=-2), "belongs over the keys"),
-        "wrong in OPT only": (_with(lambda scaling, d: d**-0.5), "OPT"),
+    "11.2": {
+        "own noise": (lambda w, j: moves(w, j)[j] ** 2, "only the token's own noise"),
+        "the others' noise":
+            (lambda w, j: squares(x for i, x in enumerate(moves(w, j)) if i != j), "left out"),
+        "no 1": (lambda w, j: squares(w[j] * x for x in w), "of the token itself"),
+        "added": (lambda w, j: sum(moves(w, j)) ** 2, "before squaring"),
+        "relative": (lambda w, j: squares(moves(w, j)) / w[j] ** 2, "factor alpha_j of every"),
+        "factor outside": (lambda w, j: squares(moves(w, j)) / w[j], "not squared"),
+        "sizes": (lambda w, j: sum(abs(x) for x in moves(w, j)), "sizes are added"),
+        "deviation": (lambda w, j: math.sqrt(squares(moves(w, j))), "standard deviation"),
+        "mean": (lambda w, j: squares(moves(w, j)) / len(w), "number of tokens"),
+        "a list": (moves, "wanted a number"),
     },
-    "11.6": {
-        "from the first column": (_groups(_column, -1), "they begin at each text's own"),
-        "counts from 1": (_groups(lambda mask: mask.cumsum(1), -1), "one token short"),
-        "padding in group 0":
-            (_groups(lambda mask: (mask.cumsum(1) - 1).clamp(min=0), None),
-             "beside the text's first"),
-        "padding grouped": (_groups(_column, None), "padding is put into groups too"),
-        "numbered from 1": (_from_one, "numbered from 1"),
+    "11.4": {
+        "together": (together, "one at a time"),
+        "no squares": (lambda pooled, a: sum(slopes(pooled, a)), "without squares"),
+        "first token": (lambda pooled, a: slopes(pooled, a)[0] ** 2, "only the first token"),
+        "mean": (lambda pooled, a: squares(slopes(pooled, a)) / len(a), "the mean is taken"),
+        "deviation": (lambda pooled, a: math.sqrt(squares(slopes(pooled, a))), "square root"),
+        "one step for two": (lambda pooled, a: 4 * squares(slopes(pooled, a)), "two steps apart"),
+        "not divided": (lambda pooled, a: 1e-10 * squares(slopes(pooled, a)), "divide the change"),
+        "a large step": (lambda pooled, a: one_sided(pooled, a, 0.1), "too large"),
+        "a step of 1": (lambda pooled, a: squares(slopes(pooled, a, 1.0)), "too large"),
+    },
+    "11.8": {
+        "printed": (both(lambda v: kappa(2 * v.T @ v)), "one for each feature"),
+        "singular values": (both(lambda v: right(v) ** 0.5), "singular values"),
+        "upside down": (both(lambda v: 1 / right(v)), "divided by the largest"),
+        "other groups": (both(right, lambda v, m: v.reshape(m, -1, v.shape[1]).mean(0)),
+                         "here m neighbours do"),
+        "not grouped": (both(right, lambda v, m: v), "group the rows of V first"),
+        "groups first": (lambda v, m: (right(means(v, m)), right(v)), "the one in groups"),
+        "one number": (lambda v, m: right(v), "wanted two"),
     },
 }

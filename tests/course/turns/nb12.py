@@ -1,74 +1,58 @@
-"""Wrong answers to the turns of notebook 12_finetune."""
+"""Wrong answers to the turns of notebook 12_who_can_see_what."""
 
-from collections import defaultdict
-
-
-def shares(answers):
-    hits_at = defaultdict(list)
-    for offset, right in answers:
-        hits_at[offset].append(right)
-    return {offset: sum(hits) / len(hits) for offset, hits in sorted(hits_at.items())}
+import torch
 
 
-def mean(answers):
-    return sum(shares(answers).values()) / len(shares(answers))
+def _search(reach, row, token):
+    inside = {row}
+    for layers in range(1, len(reach) + 1):
+        inside |= {t for j in inside for t in range(len(reach)) if reach[j][t]}
+        if token in inside:
+            return layers
+    return 0
 
 
-def worst(answers):
-    return min(shares(answers).values())
+def _exchanged(reach, row, token):
+    return _search([list(column) for column in zip(*reach, strict=True)], row, token)
 
 
-def weight(core=lambda t, g: t // g, place=lambda t, g: t % g, join=lambda a, p: a * p,
-           raw=lambda t, c, g: t - c * g + c):
-    def token_weight(row, phi, token):
-        cores, group = phi.shape
-        if token >= cores * group:
-            return row[raw(token, cores, group)]
-        p, m = min(core(token, group), cores - 1), min(place(token, group), group - 1)
-        return join(row[p], phi[p, m])
+def _own_takes_none(reach, row, token):
+    return 0 if row == token else _search(reach, row, token)
 
-    return token_weight
+
+def _forgets_itself(reach, row, token):
+    return 0 if row == token and not reach[row][row] else _search(reach, row, token)
+
+
+def _detector(places=lambda length: range(1, length), equal=torch.equal, rows=slice,
+              edit=lambda text, other, t: torch.cat([text[:t], other[t:]])):
+    def reads_future(attend, text, other):
+        return any(not equal(attend(edit(text, other, t))[rows(t)], attend(text)[rows(t)])
+                   for t in places(len(text)))
+    return reads_future
+
+
+def _a_tiny_edit(text, other, t):
+    return text + 1e-6 * (torch.arange(len(text)) == t)[:, None]
 
 
 WRONG = {
     "12.2": {
-        "one token too many":
-            (lambda first, n, g: list(range(first // g, (first + n) // g + 1)),
-             "the token behind the document"),
-        "without the last":
-            (lambda first, n, g: list(range(first // g, (first + n - 1) // g)), "is left out"),
-        "whole groups only":
-            (lambda first, n, g: list(range(-(-first // g), (first + n) // g)),
-             "entirely inside"),
-        "as if it began with a group":
-            (lambda first, n, g: list(range(first // g, first // g - (-n // g))),
-             "that begins inside a group"),
-        "tokens": (lambda first, n, g: list(range(first, first + n)), "not groups"),
-        "how many": (lambda first, n, g: (first + n - 1) // g - first // g + 1, "wanted the list"),
+        "exchanged": (_exchanged, "row and token are exchanged"),
+        "one layer": (lambda reach, row, token: int(reach[row][token]), "only one layer"),
+        "steps in between": (lambda *example: max(0, _search(*example) - 1), "rows in between"),
+        "itself for nothing": (_own_takes_none, "takes no layer"),
+        "forgets itself": (_forgets_itself, "does not keep its own input"),
     },
-    "12.4": {
-        "all questions alike":
-            (lambda answers: (sum(right for _, right in answers) / len(answers), worst(answers)),
-             "all offsets do"),
-        "a sum of shares":
-            (lambda answers: (sum(shares(answers).values()), worst(answers)), "not divided"),
-        "the worst offset":
-            (lambda answers: (mean(answers), min(shares(answers), key=shares(answers).get)),
-             "the number of the worst"),
-        "the best":
-            (lambda answers: (mean(answers), max(shares(answers).values())), "the best offset's"),
-        "the share of errors":
-            (lambda answers: (mean(answers), 1 - worst(answers)), "that is wrong there"),
-        "one number": (mean, "wanted two numbers"),
-    },
-    "12.5": {
-        "without phi": (weight(join=lambda a, p: a), "multiply by phi"),
-        "phi alone": (weight(join=lambda a, p: p), "phi alone"),
-        "exchanged": (weight(core=lambda t, g: t % g, place=lambda t, g: t // g),
-                      "they are exchanged"),
-        "a sum": (weight(join=lambda a, p: a + p), "they are multiplied"),
-        "raw tokens before the cores":
-            (weight(raw=lambda t, c, g: t - c * g), "add the number of cores"),
-        "the first raw token": (weight(raw=lambda t, c, g: c), "the first raw token's"),
+    "12.7": {
+        "compares all rows": (_detector(rows=lambda t: slice(None)), "is causal, and is accused"),
+        "the last token only": (_detector(places=lambda length: [length - 1]),
+                                "mean of each pair of tokens is missed"),
+        "the middle only": (_detector(places=lambda length: [length // 2 + 1]),
+                            "each pair of tokens is missed"),
+        "a tolerance": (_detector(equal=lambda a, b: torch.allclose(a, b, atol=1e-6)),
+                        "1e-9 of all tokens is missed"),
+        "a tiny edit": (_detector(edit=_a_tiny_edit), "a choice that later tokens make is missed"),
+        "None": (lambda attend, text, other: None, "wanted True or False"),
     },
 }

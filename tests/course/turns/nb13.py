@@ -1,49 +1,58 @@
-"""Wrong answers to the turns of notebook 13_caches_and_decoding."""
+"""Wrong answers to the turns of notebook 13_swap_into_gpt2_and_opt."""
 
 import torch
 
-
-def _keep(x, sinks, recent):
-    return x if len(x) <= sinks + recent else torch.cat([x[:sinks], x[len(x) - recent:]])
+from cca_lab.course.turns.nb13 import attend
 
 
-def _step(*, first=False, itself=True, keep=_keep, power=0.5):
-    def step(query, key, value, past_keys, past_values, sinks, recent):
-        keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
-        read = (keep(keys, sinks, recent), keep(values, sinks, recent)) if first else (keys, values)
-        read = read if itself or len(read[0]) == 1 else (read[0][:-1], read[1][:-1])
-        output = torch.softmax(read[0] @ query / len(query) ** power, dim=0) @ read[1]
-        return output, keep(keys, sinks, recent), keep(values, sinks, recent)
-    return step
+def _with(factor=lambda scaling, d: scaling, **mistake):
+    return lambda q, k, v, scaling: attend(q, k, v, factor(scaling, q.shape[-1]),
+                                           **mistake).transpose(1, 2)
 
 
-def _twice(x, sinks, recent):
-    return torch.cat([x[:sinks], x[-recent:]])
+def _late_mask(q, k, v, scaling):
+    return ((scaling * q @ k.mT).softmax(-1).tril() @ v).transpose(1, 2)
 
 
-def _ones(past, chunk):
-    return torch.ones(chunk, past + chunk).bool()
+def _new_shape(q, k, v, scaling):
+    return attend(q, k, v, scaling).reshape(q.shape[0], q.shape[2], q.shape[1], q.shape[3])
+
+
+def _groups(place, padding):
+    def answer(mask, group):
+        number = torch.div(place(mask), group, rounding_mode="floor")
+        return number if padding is None else number.masked_fill(mask == 0, padding)
+    return answer
+
+
+def _from_one(mask, group):
+    return ((mask.cumsum(1) - 1) // group + 1).masked_fill(mask == 0, -1)
+
+
+def _column(mask):
+    return torch.arange(mask.shape[1]).expand(len(mask), -1)
 
 
 WRONG = {
-    "13.2": {
-        "evicts first": (_step(first=True), "eviction comes first"),
-        "not itself": (_step(itself=False), "does not attend to itself"),
-        "no scale": (_step(power=0), "not divided by sqrt(D)"),
-        "keeps twice": (_step(keep=_twice), "kept twice"),
-        "keeps everything": (_step(keep=lambda x, sinks, recent: x), "nothing is evicted"),
-        "no sinks": (_step(keep=lambda x, sinks, recent: x[-(sinks + recent):]),
-                     "the sinks are dropped"),
-        "only an output": (lambda query, key, value, keys, values, sinks, recent: value,
-                           "wanted three things"),
+    "13.3": {
+        "always 1/sqrt(d)": (_with(lambda scaling, d: d**-0.5), "whatever arrives"),
+        "scaled twice": (_with(lambda scaling, d: scaling * d**-0.5), "scaled twice"),
+        "not scaled": (_with(lambda scaling, d: 1.0), "not scaled at all"),
+        "axes as they came": (attend, "heads and tokens exchanged"),
+        "axes by a new shape": (_new_shape, "transpose moves the numbers along"),
+        "no causal mask": (_with(seen=99), "read later tokens too"),
+        "one token too far": (_with(seen=1), "the next token as well"),
+        "masked after softmax": (_late_mask, "do not sum to 1"),
+        "softmax over the queries": (_with(axis=-2), "belongs over the keys"),
+        "wrong in OPT only": (_with(lambda scaling, d: d**-0.5), "OPT"),
     },
-    "13.4": {
-        "top left": (lambda past, chunk: _ones(past, chunk).tril(), "top left"),
-        "not itself": (lambda past, chunk: _ones(past, chunk).tril(past - 1), "its own token"),
-        "the whole chunk": (lambda past, chunk: _ones(past, chunk), "its future included"),
-        "only the past":
-            (lambda past, chunk: torch.arange(past + chunk).expand(chunk, -1) < past,
-             "are not seen"),
-        "additive": (lambda past, chunk: torch.zeros(chunk, past + chunk), "wanted bools"),
+    "13.6": {
+        "from the first column": (_groups(_column, -1), "they begin at each text's own"),
+        "counts from 1": (_groups(lambda mask: mask.cumsum(1), -1), "one token short"),
+        "padding in group 0":
+            (_groups(lambda mask: (mask.cumsum(1) - 1).clamp(min=0), None),
+             "beside the text's first"),
+        "padding grouped": (_groups(_column, None), "padding is put into groups too"),
+        "numbered from 1": (_from_one, "numbered from 1"),
     },
 }
