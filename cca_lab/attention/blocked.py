@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.plan import TileBatch, plan_of
 from cca_lab.attention.tiles import tile_for
 
 
-@torch.compiler.disable
+@eager
 def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
                       block: int | None = None) -> tuple[Tensor, Tensor]:
     """Compute `dense_attention` in linear memory, differentiable once through out and lse.

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from cca_lab.attention.arguments import check_tensors
+from cca_lab.attention.eager import eager
 from cca_lab.settings import check_integers
 
 MAX_INTERVALS = 4
@@ -67,7 +68,7 @@ def memoised(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
         with torch.inference_mode(False):
             return build(*args, **kwargs)
 
-    return wraps(build)(torch.compiler.disable(cached))
+    return wraps(build)(eager(cached))
 
 
 _CHECKED = TensorCache()
@@ -119,7 +120,7 @@ def count_pairs(intervals: Tensor) -> int:
     return int((intervals[..., 1] - intervals[..., 0]).sum())
 
 
-@torch.compiler.disable
+@eager
 def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, columns: int) -> None:
     """Raise a ValueError that names the first invalid entry of `intervals`, in O(L).
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import native_build
+from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
 
 DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `matrix_units`
@@ -35,19 +36,19 @@ def ready(x: Tensor) -> bool:
 
 
 @cache
-@torch.compiler.disable
+@eager
 def _built_for_auto() -> bool:
     """Return whether the op can be used after an attempt to build it: one attempt in a process."""
     return native_build.build_for_auto() and built()
 
 
-@torch.compiler.disable
+@eager
 def matrix_units() -> bool:
     """Return whether the op is loaded and multiplies bfloat16 on this processor's AMX tiles."""
     return _registered() and bool(torch.ops.cca_lab.matrix_units())
 
 
-@torch.compiler.disable
+@eager
 def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
                      scale: float) -> tuple[Tensor, Tensor]:
     """Compute `dense_attention` in linear memory, differentiable once through out and lse.
@@ -112,7 +113,7 @@ def load() -> None:
                              "it is built again") from error
 
 
-@torch.compiler.disable
+@eager
 def built() -> bool:
     """Return whether the op is already built and can be loaded."""
     return _registered() or (native_build.library().is_file() and _loads())

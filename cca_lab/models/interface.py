@@ -19,6 +19,7 @@ from transformers import (
 )
 from transformers.masking_utils import causal_mask_function
 
+from cca_lab.attention.eager import eager
 from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.base import EVERY_ROW
@@ -41,7 +42,7 @@ class AttentionLayer(Protocol):
     layer_idx: int
 
 
-@torch.compiler.disable(reason="its checks and its plan of blocks read values")
+@eager
 def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value: Tensor,
                       attention_mask: Tensor | None, dropout: float = 0.0,
                       scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
