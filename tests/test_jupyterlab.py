@@ -132,7 +132,7 @@ def body(number: str, name: str) -> list[str]:
     """Return the lines in the solution of a committed notebook's cell, without indentation."""
     notebook = nbformat.read(files.notebooks_folder() / NAMES[number], as_version=4)
     cell, = (cell for cell in notebook.cells if cell.id == name)
-    _, solved = solution_of(cell.source)
+    *_, solved = solution_of(cell.source)
     lines = [line.strip() for line in solved.split("\n")]
     return lines[2 : lines.index("")]  # after the line of def and the docstring
 

@@ -182,7 +182,7 @@ def test_each_rule_notices_what_breaks_it(rule, tmp_path):
 
 def read_by_hand():
     """A committed notebook in which a reader works, as the rules want it."""
-    code = [text for number in (1, 2, 3) for text in (f'predict("07.{number}", ..., "words")',
+    code = [text for number in (1, 2, 3) for text in (f'predict("07.{number}", "skip", "w")',
                                                       f'reveal("07.{number}", {number})')]
     made = notebook("# Title", *code, 'your_turn("07.4", one)', 'your_turn("07.5", two)',
                     "my_work()")
@@ -196,7 +196,7 @@ def read_by_hand():
 UNREADABLE = {
     "guesses": lambda made: made.cells.pop(4),
     "filled in": lambda made: made.cells[3].update(source='predict("07.1", 5, "words")'),
-    "two to four": lambda made: made.cells.pop(-2),
+    "two to fourteen": lambda made: made.cells.pop(-2),
     "begin with 07": lambda made: made.cells[-2].update(source='your_turn("08.5", two)'),
     "not done": lambda made: made.cells[-2].update(outputs=[]),
     "no minutes": lambda made: made.cells[1].update(source="## 1 First"),

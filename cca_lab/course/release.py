@@ -69,26 +69,38 @@ def solutions(source: NotebookNode) -> NotebookNode:
 
 
 def folded(source: str) -> str:
-    """Return the Markdown of a solved cell's hint, if it has one, and solution, both folded."""
-    hint, code = solution_of(source)
-    shown = f"<details><summary>A hint</summary>\n\n{hint}\n\n</details>\n\n" if hint else ""
-    return shown + f"<details><summary>A solution</summary>\n\n```python\n{code}\n```\n\n</details>"
+    """Return the Markdown of a solved cell: hints, "I am lost" and the solution, each folded."""
+    hints, lost, code = solution_of(source)
+    names = ["A hint", "Another hint", *["One more hint"] * len(hints)]
+    shown = [*zip(names, hints, strict=False), ("I am lost", lost),
+             ("A solution", f"```python\n{code}\n```")]
+    return "\n\n".join(f"<details><summary>{name}</summary>\n\n{text}\n\n</details>"
+                       for name, text in shown if text)
 
 
-def solution_of(source: str) -> tuple[str, str]:
-    """Return the hints (comments that begin a solution), and the cell without them and markers."""
-    hints, code, inside = [], [], ""
+def solution_of(source: str) -> tuple[list[str], str, str]:
+    """Return what a solved cell says: hints, what helps who is lost, and the code without both.
+
+    The comments that begin a solution say it: each "Hint:" begins a hint, "Lost:" the rest.
+    """
+    said: list[tuple[str, list[str]]] = []
+    code, inside = [], ""
     for line in source.split("\n"):
         text = line.strip()
+        kind = next((kind for kind in ("Hint:", "Lost:") if text.startswith(f"# {kind}")), "")
         if text in (BEGIN, END):
             inside = "start" if text == BEGIN else ""
-        elif text.startswith("#") and (inside == "hint" or inside == "start" and "Hint:" in text):
+        elif text.startswith("#") and (inside == "hint" or inside == "start" and kind):
             inside = "hint"
-            hints.append(text.lstrip("# ").removeprefix("Hint:").strip())
+            if kind:
+                said.append((kind, []))
+            said[-1][1].append(text.removeprefix(f"# {kind}").lstrip("# "))
         else:
             inside = inside and "code"
             code.append(line)
-    return " ".join(hints), "\n".join(code).strip("\n")
+    texts = [(kind, " ".join(lines).strip()) for kind, lines in said]
+    lost = " ".join(text for kind, text in texts if kind == "Lost:")
+    return [text for kind, text in texts if kind == "Hint:"], lost, "\n".join(code).strip("\n")
 
 
 def adapters(course: Path) -> str:
@@ -183,11 +195,12 @@ def stale(texts: dict[Path, str]) -> list[Path]:
 
 STUB = "raise NotImplementedError  # your turn"
 REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}$", flags=re.DOTALL | re.MULTILINE)
+SKIPPED = re.compile(r'(\bpredict\("[\d.]+",\s*)"skip"')  # the committed pages show all answers
 BESIDE = re.compile(r"\]\((\.\./[^)\s]+)\)")  # a link to another folder of the clone
 
 
 def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
-    """Return a notebook without outputs; below each stub, a hint and a solution are folded.
+    """Return a notebook without outputs and guesses; help is folded below each stub.
 
     In links `up` replaces "..": the way from the new folder to that above the committed notebooks.
     """
@@ -199,6 +212,7 @@ def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
             cell.source = BESIDE.sub(lambda link: f"]({up}{link.group(1)[2:]})", cell.source)
         else:
             cell.outputs, cell.execution_count = [], None
+            cell.source = SKIPPED.sub(r"\1...", cell.source)
             if BEGIN in cell.source:
                 made.cells.append(nbformat.v4.new_markdown_cell(folded(cell.source),
                                                                 id=f"{cell.id}-folded"[:64]))

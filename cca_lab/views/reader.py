@@ -1,53 +1,86 @@
 """What a reader guessed and wrote: predictions before a run, and the work of "your turn" cells."""
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
 
 Guess = float | str | bool
 MOST = 10  # times what came out: beyond that a percentage says nothing
+SKIP = "skip"  # in the place of a guess: show the answer without one
 NOT_YET = "no guess yet: write one in the place of the dots, and run the cell again"
+WAITS = f'guess first, or write "{SKIP}" in the place of the dots; then run both cells again'
 
 
 @dataclass
 class _Entry:
-    """A line of the reader's table."""
+    """A line of the reader's table; `tempting` says of wrong answers where they come from."""
 
     what: str
     guess: Guess | None = None
     actual: Guess | None = None
     done: bool | None = None
+    skipped: bool = False
+    tempting: dict[Guess, str] = field(default_factory=dict)
 
 
 _entries: dict[str, _Entry] = {}
 
 
-def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
+def predict(name: str, guess: Guess | EllipsisType, what: str,
+            tempting: dict[Any, str] | None = None) -> None:
     """Note what the reader expects; with the dots, only say what is asked.
 
-    `name` is the notebook and a number, such as "05.3"; a guess is a number, a word, True or False.
+    Args:
+        name: the notebook and a number, such as "05.3".
+        guess: a number, a word, True or False; or "skip", to see the answer without a guess.
+        what: is guessed.
+        tempting: where wrong answers come from; `reveal` says so to a reader who gave one.
+
+    Raises:
+        ValueError: for something else than a guess, as `guess` or in `tempting`.
     """
     if guess is not ... and not _is_guess(guess):
         raise ValueError(f"guess: got {guess!r}, wanted a number, a word, or True or False; "
-                         "leave the dots if unsure")
-    _entries[name] = _Entry(what, None if guess is ... else guess)
-    print(f"{name} {what}: {NOT_YET if guess is ... else f'you say {_shown(guess)}'}")
+                         f'leave the dots if unsure, or write "{SKIP}"')
+    for wrong, why in (tempting or {}).items():
+        if not _is_guess(wrong) or not isinstance(why, str) or not why:
+            raise ValueError(f"tempting: got {wrong!r}: {why!r}, wanted a wrong answer and where "
+                             "it comes from")
+    skipped = guess == SKIP
+    given = None if guess is ... or skipped else guess
+    _entries[name] = _Entry(what, given, skipped=skipped, tempting=tempting or {})
+    said = NOT_YET if guess is ... else "skipped" if skipped else f"you say {_shown(guess)}"
+    print(f"{name} {what}: {said}")
 
 
 def reveal(name: str, actual: Any) -> None:
-    """Say what came out (a number, a word, True or False), and how far off the guess was."""
+    """Say what came out (a number, a word, True or False), and how far off the guess was.
+
+    It waits for a guess, or for "skip".
+    """
     actual = actual.item() if hasattr(actual, "item") else actual
     if not _is_guess(actual):
         raise ValueError(
             f"actual: got {type(actual).__name__}, wanted a number, a word, or True or False")
     entry = _entries.setdefault(
         name, _Entry(f'(the cell with predict("{name}", ...) was not run)'))
+    if entry.guess is None and not entry.skipped:
+        print(f"{name} {entry.what}: {WAITS}")
+        return
     entry.actual = actual
-    said = ""
+    lines = [f"{name} {entry.what}: {_shown(actual)}"]
     if entry.guess is not None:
-        said = f" (you said {_shown(entry.guess)}: {distance(entry.guess, actual)})"
-    print(f"{name} {entry.what}: {_shown(actual)}{said}")
+        lines[0] += f" (you said {_shown(entry.guess)}: {distance(entry.guess, actual)})"
+    for wrong, why in entry.tempting.items():
+        if distance(wrong, actual) == "right":
+            raise ValueError(f"tempting: {_shown(wrong)} is what came out of {name}")
+        if entry.skipped:
+            lines.append(f"     tempting: {_shown(wrong)}, {why}")
+        elif entry.guess is not None and distance(entry.guess, wrong) == "right":
+            lines.append(f"     that is {why}")
+    print("\n".join(lines))
 
 
 def written(name: str, what: str, done: bool | None) -> None:
@@ -61,7 +94,8 @@ def my_work() -> None:
     if not _entries:
         print("Nothing guessed or written yet.")
         return
-    rows = [(name, entry.what, *_row(entry)) for name, entry in sorted(_entries.items())]
+    rows = [(name, entry.what, *_row(entry))
+            for name, entry in sorted(_entries.items(), key=lambda item: _order(item[0]))]
     head = ("", "", "yours", "came out", "")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(4)]
     for row in (head, *rows):
@@ -97,6 +131,10 @@ def _row(entry: _Entry) -> tuple[str, str, str]:
     if entry.guess is None or entry.actual is None:
         return yours, came, ""
     return yours, came, distance(entry.guess, entry.actual)
+
+
+def _order(name: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", name)]  # 14.2 comes before 14.10
 
 
 def _is_guess(value: object) -> bool:

@@ -19,7 +19,10 @@ SOLVED = f'''from cca_lab.course import your_turn
 def double(x):
     """Twice."""
     {BEGIN}
-    # Hint: add it to itself.
+    # Hint: add it
+    # to itself.
+    # Hint: or multiply it.
+    # Lost: which number is twice 3?
     return x + x
     {END}
 
@@ -39,7 +42,9 @@ def test_the_solution_is_folded_below_its_stub():
     assert [cell.cell_type for cell in made.cells] == ["markdown", "code", "markdown"]
     code, folded = made.cells[1].source, made.cells[2].source
     assert f"    {STUB}\n\nyour_turn" in code and "x + x" not in code and BEGIN not in code
-    assert "A hint</summary>\n\nadd it to itself." in folded
+    for name, text in (("A hint", "add it to itself."), ("Another hint", "or multiply it."),
+                       ("I am lost", "which number is twice 3?")):
+        assert f"{name}</summary>\n\n{text}\n\n</details>" in folded
     assert "return x + x" in folded and BEGIN not in folded
     ast.parse(code)
 
@@ -52,6 +57,11 @@ def test_outputs_go_and_the_committed_notebook_stays():
     made = to_work_in(source)
     assert made.cells[1].outputs == [] and made.cells[1].execution_count is None
     assert source == before
+
+
+def test_a_skipped_guess_is_the_readers_again():
+    made = to_work_in(written("# T", 'predict("99.1", "skip", "a word, such as skip")'))
+    assert made.cells[1].source == 'predict("99.1", ..., "a word, such as skip")'
 
 
 def test_links_to_other_folders_are_kept():

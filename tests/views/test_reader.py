@@ -32,25 +32,57 @@ def test_a_guess_and_what_came_out(capsys):
     assert said == "05.1 columns: you say 17\n05.1 columns: 12 (you said 17: 5 too many, 42 %)\n"
 
 
-def test_dots_are_no_guess_and_stop_nothing(capsys):
+def test_dots_are_no_guess_and_stop_nothing_and_the_answer_waits(capsys):
     predict("05.1", ..., "columns")
     reveal("05.1", 12)
     said = capsys.readouterr().out
-    assert "no guess yet" in said and said.endswith("05.1 columns: 12\n")
+    assert "no guess yet" in said and "guess first" in said and "12" not in said
+    assert reader._entries["05.1"].actual is None
 
 
-def test_the_table_has_a_line_each(capsys):
+TEMPTING = {10: "the window alone", 25: "all tokens"}
+
+
+def test_who_skips_is_told_the_answer_and_the_tempting_ones(capsys):
+    predict("05.1", "skip", "columns", TEMPTING)
+    reveal("05.1", 12)
+    assert capsys.readouterr().out.splitlines() == [
+        "05.1 columns: skipped", "05.1 columns: 12", "     tempting: 10, the window alone",
+        "     tempting: 25, all tokens"]
+
+
+@pytest.mark.parametrize("guess, told", [(10, "the window alone"), (25.0, "all tokens"),
+                                         (12, ""), (11, "")])
+def test_a_tempting_guess_is_told_where_it_comes_from(capsys, guess, told):
+    predict("05.1", guess, "columns", TEMPTING)
+    reveal("05.1", 12)
+    assert capsys.readouterr().out.partition("that is ")[2].strip() == told
+
+
+@pytest.mark.parametrize("tempting", [{None: "x"}, {3: ""}, {3: 4}])
+def test_a_tempting_answer_without_a_reason_is_refused(tempting):
+    with pytest.raises(ValueError, match="^tempting: got"):
+        predict("05.1", ..., "columns", tempting)
+
+
+def test_what_came_out_is_not_tempting():
+    predict("05.1", "skip", "columns", TEMPTING)
+    with pytest.raises(ValueError, match="25 is what came out"):
+        reveal("05.1", 25)
+
+
+def test_the_table_has_a_line_each_in_reading_order(capsys):
     predict("05.2", 0.5, "weight")
-    predict("05.1", ..., "columns")
+    predict("05.1", "skip", "columns")
     reveal("05.1", 12)
     reader.written("05.3", "a core", True)
-    reader.written("05.4", "a window", False)
+    reader.written("05.10", "a window", False)
     capsys.readouterr()
     my_work()
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["yours", "came", "out"]
     assert lines[1:] == [["05.1", "columns", "-", "12"], ["05.2", "weight", "0.5", "-"],
-                         ["05.3", "a", "core", "done"], ["05.4", "a", "window", "not", "right",
+                         ["05.3", "a", "core", "done"], ["05.10", "a", "window", "not", "right",
                                                          "yet"]]
 
 
@@ -62,7 +94,8 @@ def test_other_guesses_are_refused(guess):
 
 def test_what_was_not_asked_is_said_and_stops_nothing(capsys):
     reveal("05.1", 3)
-    assert capsys.readouterr().out == '05.1 (the cell with predict("05.1", ...) was not run): 3\n'
+    said = capsys.readouterr().out
+    assert said.startswith('05.1 (the cell with predict("05.1", ...) was not run): guess first')
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -42,17 +42,18 @@ def _why(got: list[int], first: int, length: int, group: int) -> str:
 # 14.4: a score that shows a lucky place
 def check_by_offset(answer: Answer, draw: Draw) -> None:
     """Answers at offsets with different numbers of questions; every offset counts the same."""
-    for counts in ((2, 2), (8, 2, 2), (3, 1, 5, 4)):
+    for counts in ((), (2, 2), (8, 2, 2), (3, 1, 5, 4)):
         answers = [(offset, draw.random() < (0.9 if offset == 3 else 0.4))
                    for offset, count in enumerate(counts, 3)  # no offset looks like a share
                    for _ in range(count)]
-        answers += [(3, True), (3, True), (4, False), (4, True)]
+        # alone these have the shares 1 and 1/4, and every mistake gives another number
+        answers += [(3, True), (3, True), (4, False), (4, True), (4, False), (4, False)]
         draw.shuffle(answers)
         hits_at = [[right for at, right in answers if at == offset]
-                   for offset in range(3, 3 + len(counts))]
+                   for offset in range(3, 3 + max(2, len(counts)))]
         shares = [sum(hits) / len(hits) for hits in hits_at]
         total = sum(right for _, right in answers)
-        with case(f"{len(answers)} answers at {len(counts)} offsets"):
+        with case(f"{len(answers)} answers at {len(shares)} offsets"):
             got = answer(answers)
             need_items(got, 2, "two numbers: the mean, and the share at the worst offset")
             need_equal(got[0], sum(shares) / len(shares), "the mean over the offsets",
