@@ -142,7 +142,7 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     page.evaluate(jupyterlab.OPEN, NAMES["03"])
     jupyterlab.run(page, "setup")
     question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === "
-                             "'idea-guess').model.sharedModel.getSource()")
+                             "'idea-guess').model.sharedModel.getSource().split('\\n')[0]")
     jupyterlab.write_over(page, "idea-guess", [question], [question.replace("...", "0.6", 1)])
     assert "you say 0.6" in jupyterlab.run(page, "idea-guess")
     assert ": 0.8 (you said 0.6: 0.2 too little, 25 %)" in jupyterlab.run(page, "idea-words")

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
@@ -87,6 +88,14 @@ def written(name: str, what: str, done: bool | None) -> None:
     """Note how a "your turn" cell stands: True is right, False not yet, None not begun."""
     kept = name in _entries and _entries[name].done  # what was right once stays done
     _entries[name] = _Entry(what, done=kept or done)
+
+
+def climbed(turns: Mapping[str, str]) -> set[str]:
+    """Return the forms of a mechanism that the reader wrote: those whose turn is done.
+
+    `turns` names the turn of each form, such as {"loops": "03.6"}.
+    """
+    return {form for form, name in turns.items() if name in _entries and _entries[name].done}
 
 
 def my_work() -> None:

@@ -143,3 +143,12 @@ def test_an_error_in_the_answer_is_shown_with_its_place(turn, capsys):
     with pytest.raises(ZeroDivisionError):
         cell.your_turn("99.1", lambda x: 1 / 0)
     assert "raised ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_a_form_is_climbed_once_its_turn_is_done(turn, capsys):
+    assert reader.climbed({"loops": "99.1"}) == set()
+    with pytest.raises(cell.CheckFailed):
+        cell.your_turn("99.1", lambda x: x)
+    assert reader.climbed({"loops": "99.1"}) == set()
+    cell.your_turn("99.1", lambda x: 2 * x)
+    assert reader.climbed({"loops": "99.1", "dense": "99.2"}) == {"loops"}

@@ -1,6 +1,6 @@
 """What attention costs: pairs, operations, times, and the roofline of a machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
     FAINT,
+    GOOD,
     INK,
     RAW,
     SERIES,
@@ -142,8 +143,11 @@ class Rung:
 
 
 @styled
-def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
-    """Draw a box for each form of a mechanism: its times, and its difference from the loops."""
+def strip(forms: Sequence[Rung], *, climbed: Collection[str] = (), title: str = "") -> Figure:
+    """Draw a box for each form of a mechanism: its times, and its difference from the loops.
+
+    `climbed` names the forms that the reader wrote (`views.reader.climbed`): they are marked.
+    """
     lengths = list(forms[0].seconds) if forms else []
     if not forms or any(list(form.seconds) != lengths for form in forms):
         raise ValueError(
@@ -155,9 +159,11 @@ def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
     axes.set_axis_off()
     axes.set(xlim=(-0.02, len(forms)), ylim=(0, 1), title=title)
     for at, form in enumerate(forms):
+        written = form.name in climbed
+        edge = GOOD if written else CORE if at else RAW
         axes.add_patch(FancyBboxPatch((at + 0.04, 0.03), 0.84, 0.92, boxstyle="round,pad=0.02",
-                                      linewidth=1, facecolor="white",
-                                      edgecolor=CORE if at else RAW))
+                                      linewidth=2.5 if written else 1, facecolor="white",
+                                      edgecolor=edge))
         if at:
             axes.annotate("", (at + 0.02, 0.5), (at - 0.1, 0.5),
                           arrowprops={"arrowstyle": "->", "color": FAINT})
@@ -173,6 +179,9 @@ def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
             axes.text(at + 0.82, height, duration(form.seconds[length]), ha="right", va="center",
                       fontsize=8.5)
         axes.text(at + 0.46, 0.09, form.note, ha="center", va="center", fontsize=7.5, color=CORE)
+        if written:
+            axes.text(at + 0.46, 0.955, "\u2713 you wrote it", ha="center", va="center",
+                      fontsize=7.5, fontweight="bold", color=GOOD)
     return figure
 
 
@@ -181,7 +190,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
-        if seconds < 1000 * factor:
+        if seconds < 999.5 * factor:  # what rounds to 1000 is one of the next unit
             return f"{seconds / factor:.3g} {unit}"
     return f"{seconds:.3g} s"
 

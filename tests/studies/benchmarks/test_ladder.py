@@ -48,11 +48,15 @@ def test_the_strip_has_a_box_for_each_form():
     words = [text.get_text() for text in axes.texts]
     assert {"loops", "triton", "500 ms", "-", "2 µs", "3.5 s", "interpreted",
             "from the loops: 1e-07"} <= set(words)
+    assert not any("you wrote it" in word for word in words)
+    marked = [text.get_text() for text in strip(rungs, climbed={"triton"}).axes[0].texts]
+    assert [word for word in marked if "you wrote it" in word] == ["\u2713 you wrote it"]
     with pytest.raises(ValueError, match="^forms: got 2"):
         strip([rungs[0], Rung("dense", "", None, {64: 1.0})])
 
 
 @pytest.mark.parametrize("seconds, words",
-                         [(None, "-"), (4e-7, "0.4 µs"), (0.0123, "12.3 ms"), (2.0, "2 s")])
+                         [(None, "-"), (4e-7, "0.4 µs"), (0.0123, "12.3 ms"), (2.0, "2 s"),
+                          (0.9997e-3, "1 ms"), (0.99994, "1 s")])
 def test_durations(seconds, words):
     assert duration(seconds) == words
