@@ -153,7 +153,7 @@ def strip(forms: Sequence[Rung], *, climbed: Collection[str] = (), title: str = 
         raise ValueError(
             f"forms: got {len(forms)}, with different lengths or none, wanted one or more with "
             "the same")
-    rows = len(lengths) - 1 + any(form.note for form in forms)
+    rows = len(lengths) - 1 + any(form.note or form.name in climbed for form in forms)
     figure, axes = plt.subplots(figsize=(min(10.0, 2.05 * len(forms) + 0.4),
                                          2.0 + 0.22 * len(lengths)))
     axes.set_axis_off()
@@ -178,10 +178,8 @@ def strip(forms: Sequence[Rung], *, climbed: Collection[str] = (), title: str = 
             axes.text(at + 0.1, height, f"{length} tokens", va="center", fontsize=8.5, color=FAINT)
             axes.text(at + 0.82, height, duration(form.seconds[length]), ha="right", va="center",
                       fontsize=8.5)
-        axes.text(at + 0.46, 0.09, form.note, ha="center", va="center", fontsize=7.5, color=CORE)
-        if written:
-            axes.text(at + 0.46, 0.955, "\u2713 you wrote it", ha="center", va="center",
-                      fontsize=7.5, fontweight="bold", color=GOOD)
+        note = ", ".join(filter(None, ["\u2713 you wrote it" if written else "", form.note]))
+        axes.text(at + 0.46, 0.09, note, ha="center", va="center", fontsize=8, color=edge)
     return figure
 
 
