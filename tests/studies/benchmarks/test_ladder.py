@@ -50,7 +50,7 @@ def test_the_strip_has_a_box_for_each_form():
             "from the loops: 1e-07"} <= set(words)
     assert not any("you wrote it" in word for word in words)
     marked = [text.get_text() for text in strip(rungs, climbed={"triton"}).axes[0].texts]
-    assert [word for word in marked if "you wrote it" in word] == ["\u2713 you wrote it, interpreted"]
+    assert "\u2713 you wrote it, interpreted" in marked
     with pytest.raises(ValueError, match="^forms: got 2"):
         strip([rungs[0], Rung("dense", "", None, {64: 1.0})])
 
