@@ -1,17 +1,22 @@
-"""What the reader writes in notebook 01: a mask, a test for leaks, the online softmax."""
+"""What the reader writes in notebook 01: full attention on four rungs, and a test for leaks."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from cca_lab.course.compare import describe, need_close, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v, (L, D) each -> (L, D)
 State = tuple[Tensor, Tensor, Tensor]  # maximum, sum and weighted sum so far
+SEES_ITSELF = "does row 0 see nothing at all? Each row sees at least its own word"
 
 
 def _past(length: int) -> Tensor:
@@ -23,44 +28,74 @@ def _hidden(scores: Tensor, seen: Tensor) -> Tensor:
     return scores.masked_fill(~seen, -math.inf).softmax(1)
 
 
-# 01.2: the causal mask
+def _by_rows(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """Return causal attention of one head, row by row: the specification."""
+    return torch.stack([(scale * k[: i + 1] @ q[i]).softmax(0) @ v[: i + 1]
+                        for i in range(len(q))])
+
+
+def _need_rows(got: Any, q: Tensor, k: Tensor, v: Tensor, scale: float,
+               causes: dict[str, Tensor] | None = None, *, why: str = SEES_ITSELF,
+               tolerance: float | None = None) -> None:
+    """Compare an output with the rows of the definition; the usual mistakes are named."""
+    scores, past = scale * q @ k.T, _past(len(q))
+    usual = {
+        "nothing is hidden: each row reads the future too": scores.softmax(1) @ v,
+        "a row reads only the words before it: each row sees at least its own word":
+            torch.cat([torch.zeros_like(v[:1]), _hidden(scores[1:, :-1], past[:-1, :-1]) @ v[:-1]]),
+        "each row reads one word of the future":
+            _hidden(scores, torch.ones_like(past).tril(1)) @ v,
+        "the scale is forgotten": _hidden(scores / scale, past) @ v,
+        "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1":
+            (scores * past).softmax(1) @ v,
+        "the finished weights are multiplied by the mask: the rows no longer sum to 1":
+            (scores.softmax(1) * past) @ v,
+        "the past is hidden, and the future is read: the other triangle":
+            _hidden(scores, past.T) @ v,
+        "the softmax runs over the queries; each row is one query's weights":
+            scores.masked_fill(~past, -math.inf).softmax(0) @ v,
+        "the weights do not sum to 1: divide by the sum of the powers":
+            (scores.exp() * past) @ v,
+        "the scores weigh the values as they are: take the softmax first": (scores * past) @ v,
+    }
+    need_close(got, _by_rows(q, k, v, scale), "the output", causes=usual | (causes or {}), why=why,
+               tolerance=tolerance)
+
+
+# 01.2: the loops
+def check_loops(answer: Answer, draw: Draw) -> None:
+    """One head of several lengths, features of values of their own."""
+    for length, width, features in ((4, 2, 3), (7, 4, 4), (1, 2, 2)):
+        q, k = (draw.normal(length, width) for _ in "qk")
+        v = draw.normal(length, features)
+        with case(f"{length} words, q and k of {width} features, v of {features}"):
+            _need_rows(answer(q, k, v, 0.7), q, k, v, 0.7)
+
+
+# 01.3: the matrix
 def check_mask(answer: Answer, draw: Draw) -> None:
-    """Against a softmax of each row's own scores."""
+    """Against the rows of the definition; with the identity as values the output is the weights."""
     for length in (4, 7, 1):
-        scores, past = draw.normal(length, length), _past(length)
-        wanted = torch.zeros_like(scores)
-        for row in range(length):
-            wanted[row, : row + 1] = torch.softmax(scores[row, : row + 1], dim=0)
-        causes = {
-            "nothing is hidden": scores.softmax(1),
-            "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1":
-                (scores * past).softmax(1),
-            "the finished weights are multiplied by the mask: the rows no longer sum to 1":
-                scores.softmax(1) * past,
-            "the past is hidden, and the future is read: the other triangle":
-                _hidden(scores, past.T),
-            "the softmax runs over the columns of the matrix; each row is one word's weights":
-                scores.masked_fill(~past, -math.inf).softmax(0),
-            "each row reads one word of the future":
-                _hidden(scores, torch.ones_like(past).tril(1)),
-        }
-        with case(f"{length} words"):
-            need_close(answer(scores), wanted, "the weights", causes=causes,
-                       why="does row 0 see nothing at all? Each row sees at least its own word")
+        q, k = (draw.normal(length, 5) for _ in "qk")
+        v = torch.eye(length, dtype=q.dtype)
+        with case(f"{length} words, the identity as values"):
+            _need_rows(answer(q, k, v, 0.7), q, k, v, 0.7)
 
 
 def check_large(answer: Answer, draw: Draw) -> None:
     """Future scores that no fixed number outweighs."""
-    scores, past = draw.normal(5, 5), _past(5)
-    causes = {"a large negative number is added to what is hidden: it is not enough here, -inf is":
-              scores.masked_fill(~past, 1e12 - 1e9).softmax(1)}
+    q, k, v = (draw.normal(5, 5).abs() for _ in "qkv")
+    k[-1] = 1e12
+    scores, past = q @ k.T, _past(5)
+    causes = {f"{-n:g} is added to what is hidden: it is not enough here, -inf is":
+              (scores - n * ~past).softmax(1) @ v for n in (1e4, 1e9)}
     with case("scores of 1e12 in the future"):
-        need_close(answer(scores.masked_fill(~past, 1e12)), _hidden(scores, past), "the weights",
-                   causes=causes,
-                   why="e^score overflows; torch.softmax subtracts the largest score first")
+        need_close(answer(q, k, v, 1.0), _hidden(scores, past) @ v, "the output", causes=causes,
+                   why="e^score overflows; torch.softmax subtracts the largest score first, and "
+                   "what is hidden needs the score -inf")
 
 
-# 01.3: a test for leaks
+# 01.4: a test for leaks
 def _masked(weights: Callable[[Tensor, Tensor], Tensor]) -> Attention:
     """Return attention whose weights are a function of the scores and of the mask of the past."""
     return lambda q, k, v: weights(q @ k.T / q.shape[1] ** 0.5, _past(len(q))) @ v
@@ -111,7 +146,7 @@ def _verdict(answer: Answer, attention: Attention, q: Tensor, k: Tensor, v: Tens
     return bool(got)
 
 
-# 01.6: one step of the online softmax
+# 01.7: one step of the online softmax
 def check_step(answer: Answer, draw: Draw) -> None:
     """Each step against the definition, from the right state before it."""
     for length, width, large in [(6, 2, 1.0), (5, 3, 2000.0)]:
@@ -159,12 +194,138 @@ def _need_state(got: Any, wanted: State, causes: dict[str, tuple[Tensor, Tensor]
                causes={c: x[1] for c, x in causes.items()})
 
 
+# 01.10: tiles
+def _in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int, keys: int, *,
+              corrected: bool = True, masked: bool = True, all_tiles: bool = True,
+              at_end: bool = True) -> Tensor:
+    """Return causal attention in tiles, right or with one mistake."""
+    out = []
+    for first in range(0, len(q), rows):
+        tile = torch.arange(first, min(first + rows, len(q)))
+        top = torch.full((len(tile), 1), -math.inf, dtype=q.dtype)
+        total, sums = torch.zeros_like(top), q.new_zeros(len(tile), v.shape[1])
+        end = min(len(k), first + len(tile) if all_tiles else max(keys, first))
+        for start in range(0, end, keys):
+            columns = torch.arange(start, min(start + keys, end))
+            scores = scale * q[tile] @ k[columns].T
+            if masked:
+                scores = scores.masked_fill(columns > tile[:, None], -math.inf)
+            new = torch.maximum(top, scores.amax(1, keepdim=True))
+            factor = (top - new).exp() if corrected else torch.ones_like(top)
+            powers = (scores - new).exp()
+            total, top = factor * total + powers.sum(1, keepdim=True), new
+            sums = factor * sums + powers @ v[columns]
+        out.append(sums / total if at_end else sums)
+    return torch.cat(out)
+
+
+def check_tiles(answer: Answer, draw: Draw) -> None:
+    """Tiles that divide the length and tiles that do not, smaller and larger than it."""
+    for length, rows, keys in ((8, 4, 4), (12, 4, 3), (7, 3, 2), (5, 2, 8), (3, 8, 8)):
+        q, k, v = (draw.normal(length, 4) for _ in "qkv")
+        k[length // 2] *= 4  # the maximum moves in the middle
+        causes = {
+            "the old terms are not corrected when the maximum moves":
+                _in_tiles(q, k, v, 0.7, rows, keys, corrected=False),
+            "tiles on the diagonal need a mask: hide the columns behind each row":
+                _in_tiles(q, k, v, 0.7, rows, keys, masked=False),
+            "the tiles on the diagonal are left out":
+                _in_tiles(q, k, v, 0.7, rows, keys, all_tiles=False),
+            "nothing is divided by the sums at the end":
+                _in_tiles(q, k, v, 0.7, rows, keys, at_end=False),
+        }
+        with case(f"{length} words, tiles of {rows} rows and {keys} keys"):
+            _need_rows(answer(q, k, v, 0.7, rows, keys), q, k, v, 0.7, causes,
+                       why="is the last, smaller tile of rows or keys computed, and once only?")
+
+
+def check_memory(answer: Answer, draw: Draw) -> None:
+    """No tensor of L x L numbers is made, and no tile in the future is computed."""
+    q, k, v = (draw.normal(64, 4) for _ in "qkv")
+    k[40:], v[40:] = math.nan, math.nan  # rows before 32 must not touch it
+    with _Largest() as largest:
+        got = answer(q, k, v, 0.5, 8, 8)
+    if largest.numbers >= 64 * 64:
+        raise Mistake(f"a tensor of {largest.numbers} numbers is made for 64 words, as many as all "
+                      "scores: compute them for one tile of rows and one tile of keys at a time")
+    if not got[:32].isfinite().all():
+        raise Mistake("rows 0 to 31 change with keys that begin at word 40: stop before the tiles "
+                      "in the future, since even a weight of 0 times NaN is NaN")
+
+
+class _Largest(TorchDispatchMode):
+    """While it is active: the numbers in the largest tensor that an operation returned."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        returned = function(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(returned) if isinstance(leaf, Tensor)]
+        self.numbers = max([self.numbers, *sizes])
+        return returned
+
+
+# 01.13: the kernel
+def check_kernel(answer: Answer, draw: Draw) -> None:
+    """Lengths that no tile divides, in float32, against the rows of the definition in float64."""
+    for length in (32, 21, 40, 1):
+        q, k, v = (draw.normal(length, 16, dtype=torch.float32) for _ in "qkv")
+        k[length // 2] *= 3
+        wide_q, wide_k, wide_v = (x.double() for x in (q, k, v))
+        scale = 0.5
+        # a dot product of 16 terms and a sum of `length` weights, each rounded once: the errors add
+        # up to less than (16 + length) units of float32, times the largest score and value
+        tolerance = 4 * (16 + length) * torch.finfo(torch.float32).eps * v.abs().max().item()
+        scores, past = scale * wide_q @ wide_k.T, _past(length)
+        padded = (-length) % 16
+        tops = scores.masked_fill(~past, -math.inf).amax(1, keepdim=True)
+        shares = (scores - tops).exp() * past
+        causes = {
+            "exp is taken of scores that were multiplied by log2(e): take exp2":
+                _hidden(scores * math.log2(math.e), past) @ wide_v,
+            "exp2 is taken of scores that were not multiplied by log2(e)":
+                _hidden(scores * math.log(2), past) @ wide_v,
+            "the padding keys behind the end have a score of 0, and a weight":
+                shares @ wide_v / (shares.sum(1, keepdim=True) + padded * (-tops).exp()),
+            "the old terms are not corrected when the maximum moves":
+                _in_tiles(wide_q, wide_k, wide_v, scale, 16, 16, corrected=False),
+            "tiles on the diagonal need a mask: hide the columns behind each row":
+                _in_tiles(wide_q, wide_k, wide_v, scale, 16, 16, masked=False),
+        }
+        with case(f"{length} rows, D = 16, tiles of 16 rows and 16 keys"):
+            got = answer(q, k, v, scale)
+            _need_rows(got, wide_q, wide_k, wide_v, scale, causes, tolerance=tolerance)
+
+
+def check_reads(answer: Answer, draw: Draw) -> None:
+    """Programs of early rows do not touch later tiles: NaN there changes nothing."""
+    q, k, v = (draw.normal(48, 16, dtype=torch.float32) for _ in "qkv")
+    clean = _by_rows(q.double(), k.double(), v.double(), 0.5)
+    k[32:], v[32:] = math.nan, math.nan
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # later rows are NaN, as they should be
+        got = answer(q, k, v, 0.5)
+    if not got[:32].isfinite().all():
+        raise Mistake("rows 0 to 31 change with keys 32 to 47: end the loop over key tiles where "
+                      "the program's last row ends, at first + BLOCK_M")
+    need_close(got[:32], clean[:32], "the rows before", tolerance=1e-4)
+
+
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("01.2", "causal_weights", "Scores to weights, without the future", 5, 2, 5, (
-        Property("equal to a softmax of each row's past", 1, check_mask),
+    CourseTask("01.2", "attend_loops", "Attention as loops", 8, 2, 5, (
+        Property("equal to the definition, row by row", 1, check_loops),)),
+    CourseTask("01.3", "attend_dense", "Attention as a matrix", 6, 2, 5, (
+        Property("equal to each row's own softmax", 1, check_mask),
         Property("no score of the future is large enough to count", 1, check_large))),
-    CourseTask("01.3", "leaks", "A test that finds leaks", 10, 3, 5, (
+    CourseTask("01.4", "leaks", "A test that finds leaks", 10, 3, 5, (
         Property("right forms pass, wrong ones are caught", 1, check_leaks),)),
-    CourseTask("01.6", "online_step", "One step of the online softmax", 8, 3, 5, (
+    CourseTask("01.7", "online_step", "One step of the online softmax", 8, 3, 5, (
         Property("the state after every key", 1, check_step),)),
+    CourseTask("01.10", "attend_tiles", "Attention in tiles", 15, 4, 5, (
+        Property("equal to the rows, for tiles of any size", 1, check_tiles),
+        Property("holds one tile at a time, and reads no future", 1, check_memory))),
+    CourseTask("01.13", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
+        Property("equal to the rows, in float32", 1, check_kernel),
+        Property("early rows do not touch later tiles", 1, check_reads))),
 )
