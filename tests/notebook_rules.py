@@ -1,11 +1,14 @@
 """What every committed notebook keeps to, as one function that lists what breaks it."""
 
+import ast
 import json
 import re
 from pathlib import Path
 
 from nbformat import NotebookNode
 
+from cca_lab.course.registry import TURNS
+from cca_lab.course.release import BEGIN, solution_of
 from cca_lab.views import pages, walkthrough
 from cca_lab.views.execution import is_run
 from cca_lab.views.notebook_tools import CHECK_TYPE
@@ -16,6 +19,9 @@ MOST_SECONDS = 180
 MACHINE_PATH = re.compile(
     r"(?<![\w.~])/(?:home|root|tmp|work|Users|mnt|var|private|opt)/\w|\b[A-Z]:\\+\w")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # a colon means a scheme
+CLIMBED = ("03",)  # the notebooks that keep to `climb_breaks` too
+MOST_IMPORTS = 6  # in the first code cell
+ENDING = ("## What we saw", "**Further reading:**", "**Assignment", "(../lab/release/")  # in order
 
 
 def rule_breaks(notebook: NotebookNode, folder: Path) -> list[str]:
@@ -94,6 +100,58 @@ def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
             if "image/png" in output.get("data", {}) and not alt:
                 breaks.append("a picture without alt text")
     return breaks
+
+
+def turn_breaks(notebook: NotebookNode) -> list[str]:
+    """List the turns above which their minutes and difficulty do not stand as registered."""
+    breaks, above = [], ""
+    for cell in notebook.cells:
+        for name in re.findall(r'\byour_turn\("([^"]+)"', cell.source):
+            task = TURNS[name]
+            head = f"**Your turn ({task.minutes} minutes, difficulty {task.difficulty} of 5).**"
+            if above.count(head) != 1 or above.count("**Your turn (") != 1:
+                breaks.append(f"{name}: above it stands not once {head}")
+            above = ""
+        above += cell.source if cell.cell_type == "markdown" else ""
+    return breaks
+
+
+def climb_breaks(notebook: NotebookNode) -> list[str]:
+    """List what a notebook lacks that teaches by hints, tempting answers and what to read next."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    breaks = []
+    for number, source in enumerate(code):
+        names = ", ".join(re.findall(r'\byour_turn\("([^"]+)"', source))
+        hints, lost, _ = solution_of(source)
+        if names and (len(hints) != 2 or not lost):
+            breaks.append(f"{names}: {len(hints)} hints and {len(lost) and 1} help for who is "
+                          "lost; wanted two and one")
+        own = _solution_lines(source)
+        shown = {line.strip() for earlier in code[:number] for line in earlier.split("\n")}
+        if own and 2 * len(own & shown) >= len(own):
+            breaks.append(f"{names}: a cell above shows the solution")
+    for call in _calls(code, "predict"):
+        given = [*call.args[3:], *(word.value for word in call.keywords if word.arg == "tempting")]
+        if not (given and isinstance(given[0], ast.Dict) and len(given[0].keys) >= 2):
+            breaks.append(f"{ast.literal_eval(call.args[0])}: wanted two tempting answers")
+    imports = re.findall(r"^(?:import|from) .*", code[0], flags=re.MULTILINE)
+    if len(imports) > MOST_IMPORTS:
+        breaks.append(f"{len(imports)} imports in the first cell, at most {MOST_IMPORTS}")
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    if not re.search(".*".join(map(re.escape, ENDING)), text, flags=re.DOTALL):
+        breaks.append(f"the end lacks one of {', '.join(ENDING)}, in this order")
+    return breaks
+
+
+def _solution_lines(source: str) -> set[str]:
+    """Return the lines of a solution that say something: no comments, and no short ones."""
+    inside = source.partition(BEGIN)[2].partition("### END")[0].split("\n")
+    return {line.strip() for line in inside if len(line.strip()) > 24 and "# " not in line}
+
+
+def _calls(code: list[str], name: str) -> list[ast.Call]:
+    return [node for source in code for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name]
 
 
 def _table_of_answers(notebook: NotebookNode) -> list[str]:

@@ -14,7 +14,14 @@ from cca_lab import files
 from cca_lab.views.comparison import compare_notebooks, compare_text
 from cca_lab.views.execution import execute
 from cca_lab.views.walkthrough import tidy
-from tests.notebook_rules import MOST_IMAGE_BYTES, reader_breaks, rule_breaks
+from tests.notebook_rules import (
+    CLIMBED,
+    MOST_IMAGE_BYTES,
+    climb_breaks,
+    reader_breaks,
+    rule_breaks,
+    turn_breaks,
+)
 from tests.small_notebooks import notebook, printed
 
 NOTEBOOKS = sorted(files.notebooks_folder().glob("*.ipynb"))
@@ -33,7 +40,14 @@ def test_notebook_is_well_formed(path: Path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_reader_of_a_notebook_works(path: Path):
-    assert reader_breaks(nbformat.read(path, as_version=4), path.stem[:2]) == []
+    made = nbformat.read(path, as_version=4)
+    assert reader_breaks(made, path.stem[:2]) + turn_breaks(made) == []
+
+
+@pytest.mark.parametrize("number", CLIMBED)
+def test_a_notebook_teaches_by_hints_and_tempting_answers(number):
+    [path] = [path for path in NOTEBOOKS if path.stem.startswith(number)]
+    assert climb_breaks(nbformat.read(path, as_version=4)) == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -217,3 +231,56 @@ def test_each_rule_for_readers_notices_what_breaks_it(rule):
     UNREADABLE[rule](made)
     breaks = reader_breaks(made, "07")
     assert len(breaks) == 1 and rule in breaks[0], breaks
+
+
+TURN = """def double(x):
+    ### BEGIN SOLUTION
+    # Hint: add it.
+    # Hint: to itself.
+    # Lost: what is twice 3?
+    return (x + x) if x else x * 0
+    ### END SOLUTION
+
+
+your_turn("00.1", double)"""
+
+
+def climbed():
+    """A notebook that keeps to `climb_breaks` and `turn_breaks`."""
+    made = notebook("# Title", 'predict("00.3", "skip", "w", tempting={1: "a", 2: "b"})', TURN)
+    made.cells.append(new_markdown_cell("## What we saw\n\n**Further reading:**\n\n* This\n\n"
+                                        "**Assignment:** [a1](../lab/release/a1/a1.ipynb)"))
+    return made
+
+
+NOT_CLIMBED = {
+    "1 hints": lambda made: made.cells[2].update(source=TURN.replace("# Hint: to", "# to")),
+    "0 help": lambda made: made.cells[2].update(source=TURN.replace("# Lost", "# Try")),
+    "shows the solution": lambda made: made.cells[1].update(
+        source="def twice(x):\n    return (x + x) if x else x * 0"),
+    "two tempting": lambda made: made.cells[1].update(
+        source='predict("00.3", "skip", "w", tempting={1: "a"})'),
+    "7 imports": lambda made: made.cells[1].update(source="import torch\n" * 7),
+    "the end lacks": lambda made: made.cells[-1].update(source="## What we saw"),
+}
+
+
+def test_a_climbed_notebook_breaks_no_rule():
+    assert climb_breaks(climbed()) == []
+
+
+@pytest.mark.parametrize("rule", NOT_CLIMBED)
+def test_each_rule_of_a_climbed_notebook_notices_what_breaks_it(rule):
+    made = climbed()
+    NOT_CLIMBED[rule](made)
+    breaks = climb_breaks(made)
+    assert len(breaks) == 1 and rule in breaks[0], breaks
+
+
+def test_minutes_and_difficulty_are_those_of_the_registry():
+    made = climbed()
+    made.cells[1:1] = [new_markdown_cell("**Your turn (5 minutes, difficulty 1 of 5).** Write it.")]
+    assert turn_breaks(made) == []
+    for wrong in ("6 minutes, difficulty 1", "5 minutes, difficulty 2", "5 minutes"):
+        made.cells[1].source = f"**Your turn ({wrong} of 5).** Write it."
+        assert len(turn_breaks(made)) == 1
