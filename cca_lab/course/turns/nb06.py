@@ -1,11 +1,13 @@
-"""What the reader writes in notebook 06: H2O's eviction, a block of a diagonal, shifted blocks."""
+"""What the reader writes in notebook 06: H2O's eviction, blocks, and a table of intervals."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from cca_lab.course.compare import cause_of, describe
+from cca_lab.course.compare import cause_of, describe, need_close, need_tensor
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
@@ -136,6 +138,56 @@ def shifted(answer: Answer, draw: Draw) -> None:
                                   + cause_of(causes, got.__eq__))
 
 
+# 06.9: the intervals of StreamingLLM
+def check_table(answer: Answer, draw: Draw) -> None:
+    """Each row reads the tokens of the definition, each once."""
+    for length, sinks, recent in ((8, 1, 2), (6, 0, 0), (9, 3, 4), (5, 8, 1), (1, 2, 2),
+                                  (12, 2, 20)):
+        with case(f"{length} tokens, sinks {sinks}, recent {recent}"):
+            table = need_tensor(answer(length, sinks, recent), (length, 2, 2), "the table", "int")
+            for row, ((low, high), (start, end)) in enumerate(table.tolist()):
+                written = f"row {row} has [{low}, {high}) and [{start}, {end})"
+                wanted = [t for t in range(row + 1) if t < sinks or row - t <= recent]
+                if low > high or start > end:
+                    raise Mistake(f"{written}: an interval ends before it starts; where it is "
+                                  "empty, its end is its start")
+                got = [*range(low, high), *range(start, end)]
+                if max(got, default=0) > row:
+                    raise Mistake(f"{written}: token {max(got)} is in the future of row {row}")
+                twice = sorted({t for t in got if got.count(t) > 1})
+                if twice:
+                    raise Mistake(f"{written}: token {twice[0]} is read twice, and would count "
+                                  "twice in the softmax; start the recent ones behind the sinks")
+                if got != wanted:
+                    raise Mistake(f"{written}, the tokens {got}; wanted {wanted}" + cause_of({
+                        "the row's own token is counted among the recent ones; here it comes "
+                        "on top of them":
+                            [t for t in range(row + 1) if t < sinks or row - t < recent],
+                        "the sinks are left out": [t for t in wanted if t >= sinks],
+                    }, got.__eq__))
+
+
+def check_rungs(answer: Answer, draw: Draw) -> None:
+    """Attention with the table, on every rung that runs here, against the loop."""
+    from cca_lab.attention import interval_attention
+    from cca_lab.attention.fused import installed
+
+    q, k, v = (draw.normal(20, 16) for _ in "qkv")
+    reads = [[t for t in range(row + 1) if t < 2 or row - t <= 5] for row in range(20)]
+    wanted = torch.stack([(k[read] @ q[row] / 4).softmax(0) @ v[read]
+                          for row, read in enumerate(reads)])
+    table = answer(20, 2, 5)[None, None].long()  # (1, 1, L, 2, 2)
+    interpreted = installed() and os.environ.get("TRITON_INTERPRET") == "1"
+    for backend in ("dense", "blocked", *(["triton"] if interpreted else [])):
+        dtype = torch.float32 if backend == "triton" else torch.float64
+        queries, keys, values = (x[None, None].to(dtype) for x in (q, k, v))
+        with case(f"backend {backend}"):
+            # float32: 16 products and 7 weights are added, and rounded once each
+            tolerance = 23 * torch.finfo(dtype).eps if backend == "triton" else 1e-12
+            got = interval_attention(queries, keys, values, table, backend=backend)
+            need_close(got[0, 0].to(wanted), wanted, "the output", tolerance=tolerance)
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("06.2", "kept_places", "Which tokens H2O keeps", 6, 2, 4, (
         Property("the recent ones, and the heaviest of the others", 1, kept),)),
@@ -143,4 +195,7 @@ TURNS: tuple[CourseTask, ...] = (
         Property("columns and blocks of diagonals, none of the future", 1, in_blocks),)),
     CourseTask("06.8", "first_of_block", "Shifted blocks that do not wrap", 5, 2, 4, (
         Property("the borders lie half a block off", 1, shifted),)),
+    CourseTask("06.9", "window_table", "StreamingLLM as a table of intervals", 10, 3, 5, (
+        Property("the tokens of the definition, each once", 1, check_table),
+        Property("every rung that runs here equals the loop", 1, check_rungs))),
 )

@@ -1,5 +1,7 @@
 """Wrong answers to the turns of notebook 06_the_baselines."""
 
+import torch
+
 from cca_lab.course.turns.nb06 import keep
 
 
@@ -30,6 +32,12 @@ def _blocks(low=lambda start, block, row: start, size=lambda block: block, *, ah
         chosen = [*ranges, *columns] if twice else ranges | set(columns)
         return sorted(t for t in chosen if (negative or t >= 0) and (ahead or t <= row))
     return answer
+
+
+def table(recent):
+    """The table of StreamingLLM with another second interval."""
+    return lambda length, sinks, window: torch.tensor(
+        [[[0, min(sinks, i + 1)], [*recent(i, sinks, window)]] for i in range(length)])
 
 
 WRONG = {
@@ -70,5 +78,16 @@ WRONG = {
         "no first half block":
             (lambda row, group: max(group // 2, (row + group // 2) // group * group - group // 2),
              "is forgotten"),
+    },
+    "06.9": {
+        "sinks twice": (table(lambda i, s, r: (max(0, i - r), i + 1)), "is read twice"),
+        "own counted": (table(lambda i, s, r: (min(max(s, i + 1 - r), i + 1), i + 1)),
+                        "comes on top of them"),
+        "ends early": (table(lambda i, s, r: (max(s, i - r), i + 1)), "ends before it starts"),
+        "future": (table(lambda i, s, r: (min(max(s, i - r), i + 1), i + 2)), "in the future"),
+        "no sinks": (lambda n, s, r: torch.tensor(
+            [[[0, 0], [min(max(s, i - r), i + 1), i + 1]] for i in range(n)]),
+                     "the sinks are left out"),
+        "a list": (lambda n, s, r: [[0, 1]] * n, "wanted a tensor"),
     },
 }
