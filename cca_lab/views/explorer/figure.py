@@ -27,7 +27,7 @@ from cca_lab.views.figures.style import (
     styled,
 )
 
-# The colours of the view; js/palette.js has the same.
+# The colours of the view; js/drawing.js has the same, which a test compares.
 COLOURS = {"raw": RAW, "sink": SKY, "focal": GOOD, "kept": OF_MECHANISM["h2o"], "core": CORE,
            "group": CORE, "slot": MISSING}
 NAMES = {"raw": "raw tokens", "sink": "sinks", "focal": "focal tokens", "kept": "kept tokens",
@@ -51,8 +51,9 @@ def figure(state: State) -> Figure:
                                              height_ratios=[tall, *(0.8 for _ in lanes)])
     _words(words, state, lines)
     below = dict(zip(state.row.seen.tolist(), state.row.weights.tolist(), strict=True))
+    most = max(below.values(), default=0.0) or 1.0  # one scale for all lanes
     for panel, lane in zip(panels, lanes, strict=True):
-        _weights(panel, state, lane, below)
+        _weights(panel, state, lane, below, most)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.tick_params(labelbottom=panel is panels[-1])
     panels[-1].set_xlabel(f"token\n{_numbers(state)}", color=INK)
@@ -105,12 +106,14 @@ def _kind_of_each(state: State) -> list[str]:
 
 
 def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]],
-             seen: dict[int, float]) -> None:
-    """Draw a bar over each column's tokens, as high as its weight; unseen ones are grey strips."""
+             seen: dict[int, float], most: float) -> None:
+    """Draw a bar over each column's tokens, as high as its weight; unseen ones are grey strips.
+
+    The axis ends at `most`.
+    """
     axes.set_xlim(-0.5, len(state.words) - 0.5)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
-    most = max((seen.get(number, 0.0) for number, _ in columns), default=0.0) or 1.0
     axes.set_ylim(-0.12 * most, 1.1 * most)
     edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
     for number, column in columns:

@@ -33,7 +33,7 @@ from cca_lab.views.figures.style import (
 _THICKEST = 9.0  # line width in points for a weight of 1
 _ON_LINE = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 FUTURE, NEVER, ONE_LAYER, TWO_LAYERS, MORE_LAYERS = range(5)
-_COLOURS = ListedColormap([EMPTY, WRONG, RAW, SKY, CORE])
+_SHADES = [EMPTY, WRONG, RAW, SKY, CORE]
 _MEANINGS = {"one layer": RAW, "two": SKY, "three or more": CORE, "never": WRONG, "future": EMPTY}
 _IN_LINE, _SIDE = 5, 1.75  # panels in a line, and the side of each in inches
 
@@ -143,17 +143,20 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
                                          (_SIDE + 0.2) * lines + 0.4))
     for unused in axes.flat[len(needed):]:
         unused.axis("off")
+    occurring: set[str] = set()
     for panel, (title, matrix) in zip(axes.flat, needed.items(), strict=False):
         layers = as_array(matrix).astype(int)
         codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS],
                           MORE_LAYERS)  # a later token is future unless it is reached
         codes = np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
-        panel.imshow(codes, cmap=_COLOURS, vmin=0, vmax=4)
+        occurring |= {_SHADES[code] for code in np.unique(codes)}
+        panel.imshow(codes, cmap=ListedColormap(_SHADES), vmin=0, vmax=4)
         panel.set_title(title, fontsize=9)
         panel.set(xticks=[], yticks=[])
     axes[0, 0].set_ylabel("query", color=FAINT)
     axes[0, 0].set_xlabel("token", color=FAINT)
-    legend_below(axes[0, 0], _MEANINGS, columns=5)
+    legend_below(axes[0, 0], {name: colour for name, colour in _MEANINGS.items()
+                              if colour in occurring}, columns=5)
     return figure
 
 

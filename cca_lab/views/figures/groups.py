@@ -106,7 +106,8 @@ def reading(kinds: Any, *, tokens: Sequence[Any] | None = None, title: str = "")
     axes.set_xlabel("token", color=FAINT)
     axes.set(title=title)
     names = {"focal": FOCAL, "inside a group": POOLED, "raw": OPEN, "not read": UNREAD}
-    legend_below(axes, {name: _COLOURS[kind] for name, kind in names.items()}, columns=2)
+    legend_below(axes, {name: _COLOURS[kind] for name, kind in names.items()
+                        if (kinds == kind).any()}, columns=2)
     return figure
 
 

@@ -29,7 +29,7 @@ from cca_lab.views.figures.style import (
 )
 
 HIDDEN_CELL, CORE_CELL, RAW_CELL = range(3)
-_PAST, _FUTURE, _TOO_RARELY, _TOO_OFTEN = range(4)
+_PAST, _FUTURE, _TOO_RARELY, _TWICE, _AHEAD = range(5)
 _CELL, _NUMBER_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 0.42, 2.0, 4.6  # inches
 _LETTER = 0.09  # width of a letter of a title, in inches
 _BAR = 0.04  # width of the colour bar, as a share of a panel's longer side
@@ -114,17 +114,21 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
     length = len(next(iter(arrays.values())))
     past = np.tri(length, dtype=bool)
     figure, panels = _panels(arrays, (length, length))
-    colours = ListedColormap(["#D6E8F4", EMPTY, MISSING, WRONG])
+    kinds = {"past, read once": "#D6E8F4", "future, not read": EMPTY, "past, not read": MISSING,
+             "past, read twice or more": WRONG, "future, read": INK}
+    occurring: set[int] = set()
     for axes, (title, count) in zip(panels, arrays.items(), strict=True):
         cells = np.where(count == past, np.where(past, _PAST, _FUTURE),
-                         np.where(count < past, _TOO_RARELY, _TOO_OFTEN))
+                         np.where(count < past, _TOO_RARELY, np.where(past, _TWICE, _AHEAD)))
+        occurring |= set(np.unique(cells).tolist())
         shown = np.where((count == 0) & ~past, "", count.astype(str))
-        seaborn.heatmap(cells, ax=axes, cmap=colours, vmin=0, vmax=3, square=True, cbar=False,
+        seaborn.heatmap(cells, ax=axes, cmap=ListedColormap(list(kinds.values())), vmin=0,
+                        vmax=len(kinds) - 1, square=True, cbar=False,
                         annot=shown, fmt="", annot_kws={"size": 8}, **_grid(cells))
         _label(axes, (length, length), tokens, tokens, "query", "token")
         axes.set_title(title)
-    legend_below(panels[0], {"past, read once": "#D6E8F4", "future, never read": EMPTY,
-                             "past, not read": MISSING, "read twice, or future": WRONG}, columns=4)
+    legend_below(panels[0], {name: colour for kind, (name, colour) in enumerate(kinds.items())
+                             if kind in occurring}, columns=3)
     return figure
 
 

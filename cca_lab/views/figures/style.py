@@ -1,5 +1,6 @@
 """The style of every figure of the lab, in colours that colour-blind readers can tell apart."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -118,13 +119,27 @@ def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
 
 
 def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
-    """Pair each item with a colour of its own, in order."""
+    """Pair each item with a colour of its own: a mechanism's name has the mechanism's, in order.
+
+    A name is a mechanism's if it begins with the mechanism's and no other item begins with it.
+    """
     things = list(things)
     if len(things) > len(SERIES):
         raise ValueError(
             f"series: got {len(things)}, wanted at most {len(SERIES)}, one for each colour; "
             "draw some of them")
-    return list(zip(things, SERIES, strict=False))
+    named = [_mechanism_in(thing) for thing in things]
+    own = [OF_MECHANISM[name] if name and named.count(name) == 1 else "" for name in named]
+    left = iter([colour for colour in SERIES if colour not in own])
+    return [(thing, colour or next(left)) for thing, colour in zip(things, own, strict=True)]
+
+
+def _mechanism_in(thing: Any) -> str:
+    """Return the mechanism, by its key above, that a text begins with; "" for none."""
+    words = re.findall("[a-z0-9]+", thing.lower()) if isinstance(thing, str) else []
+    starts = ["".join(words[:count]) for count in (3, 2, 1)]
+    return next((key for start in starts for key in OF_MECHANISM
+                 if start and start == key.replace("_", "")), "")
 
 
 def name_line(axes: Axes, name: str, x: float, y: float, colour: ColorType) -> None:

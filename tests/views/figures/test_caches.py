@@ -16,7 +16,7 @@ from cca_lab.views.figures.caches import (
     spread,
     token_times,
 )
-from cca_lab.views.figures.style import CORE, RAW, SERIES
+from cca_lab.views.figures.style import CORE, OF_MECHANISM, RAW, SERIES
 from tests.views.figures.conftest import check_png
 
 WORDS = "the cat sat on the mat".split()
@@ -102,7 +102,7 @@ def test_against_context_draws_lines_and_dots_and_names_them():
     assert list(dot.get_xdata()) == [64] and not list(none.get_xdata())
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     names = {text.get_text(): text.get_color() for text in axes.texts}
-    assert names == {"full": SERIES[0], "small": SERIES[1]}
+    assert names == {"full": OF_MECHANISM["full"], "small": SERIES[0]}
     heights = {text.get_text(): text.xy[1] for text in axes.texts}
     assert heights["full"] > heights["small"]
 

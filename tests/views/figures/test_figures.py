@@ -117,9 +117,16 @@ def test_times_read_writes_every_count_but_the_right_zeros():
     count = torch.tensor([[1, 0, 0], [0, 1, 1], [2, 1, 1]])
     figure = heatmaps.times_read({"a": count})
     assert written(figure) == ["1", "", "", "0", "1", "1", "2", "1", "1"]
-    past, future, rarely, often = range(4)
-    expected = [[past, future, future], [rarely, past, often], [often, past, past]]
+    past, future, rarely, twice, ahead = range(5)
+    expected = [[past, future, future], [rarely, past, ahead], [twice, past, past]]
     np.testing.assert_array_equal(drawn(figure), expected)
+    assert len(figure.legends[0].get_texts()) == 5
+
+
+def test_the_legend_names_what_occurs():
+    (legend,) = heatmaps.times_read({"a": torch.ones(3, 3).tril()}).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["past, read once",
+                                                                "future, not read"]
 
 
 # Tiles
@@ -216,6 +223,20 @@ def test_vectors_end_where_they_were_given():
 def test_colours_of_different_meaning_differ():
     colours = [style.RAW, style.CORE, style.GOOD, style.WRONG, style.MISSING, style.SKY]
     assert len(set(colours)) == len(colours) == len(style.SERIES)
+
+
+def test_a_mechanism_has_its_colour_in_every_series():
+    table = style.OF_MECHANISM
+    names = {"StreamingLLM": "streaming_llm", "CCA, g = 4": "cca", "full attention": "full",
+             "LM-Infinite": "lm_infinite"}
+    assert dict(style.coloured(names)) == {name: table[key] for name, key in names.items()}
+    other, own = (colour for _, colour in style.coloured(["loops", "streaming LLM"]))
+    assert own == table["streaming_llm"] != other
+
+
+def test_two_series_of_one_mechanism_differ():
+    colours = [colour for _, colour in style.coloured(["CCA, g = 2", "CCA, g = 4", "DGA"])]
+    assert len(set(colours)) == 3 and colours[2] == style.OF_MECHANISM["dga"]
 
 
 def test_the_comparison_shows_every_mechanism_and_place():

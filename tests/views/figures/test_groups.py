@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex, to_rgba
 
 from cca_lab.mechanisms.dga import FocalRule, row_reads
 from cca_lab.views.figures import groups
-from cca_lab.views.figures.style import CORE, RAW, SERIES, WRONG
+from cca_lab.views.figures.style import CORE, OF_MECHANISM, RAW, SERIES, WRONG
 from tests.views.figures.conftest import check_png
 
 WORDS = "Ada came home and then Ben slept".split()
@@ -81,4 +81,5 @@ def test_intervals_have_a_panel_a_title(logarithmic):
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["keys", "logits"]
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["full", "cca"]
     assert figure.axes[0].lines[0].get_ydata().tolist() == [1.0, 2.0]
-    assert [axes.lines[0].get_color() for axes in figure.axes] == list(SERIES[:2])
+    colours = [axes.lines[0].get_color() for axes in figure.axes]
+    assert colours == [OF_MECHANISM["full"], OF_MECHANISM["cca"]]
