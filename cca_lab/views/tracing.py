@@ -30,7 +30,7 @@ def trace(function: Callable[..., Any], *inputs: Any, show: Sequence[str] = (),
         try:
             function(*inputs)
         except NotImplementedError:
-            print("Your kernel is not written yet: this cell traces it once it is.")
+            print("Nothing to trace: the kernel has no body yet.")
             return None
     flaws = seen.flaws()
     for flaw in flaws[:MOST_FLAWS]:

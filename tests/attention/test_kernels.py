@@ -11,7 +11,8 @@ from cca_lab.attention.fused import installed
 from cca_lab.files import repository
 
 FILES = ("test_interval.py", "test_pooling.py", "test_decode.py", "test_vertical_slash.py",
-         "test_mechanisms.py", "test_caches.py", "test_lessons.py", "test_bounds.py")
+         "test_mechanisms.py", "test_caches.py", "test_lessons.py", "test_bounds.py",
+         "test_tracing.py")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(),

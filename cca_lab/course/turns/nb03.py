@@ -574,13 +574,13 @@ TURNS: tuple[CourseTask, ...] = (
         Property("no loop over groups or rows", 1, check_at_once))),
     CourseTask("03.9", "by_mask", "The dense form", 8, 2, 5, (
         Property("every row, by one matrix and one softmax", 1, check_dense),)),
-    CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 15, 4, 5, (
+    CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 12, 3, 5, (
         Property("equal to one matrix", 1, check_blocks),
         Property("large scores do no harm", 1, check_blocks_large))),
-    CourseTask("03.13", "pool_by_kernel", "A kernel that pools groups", 15, 4, 4, (
+    CourseTask("03.13", "pool_by_kernel", "A kernel that pools groups", 12, 3, 4, (
         Property("the cores of all groups", 1, check_kernel),
         Property("reads nothing behind its group", 1, check_padding))),
-    CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 20, 5, 5, (
+    CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 15, 4, 5, (
         Property("equal to one matrix", 1, check_intervals),
         Property("loads nothing behind an interval", 1, check_unread))),
 )

@@ -68,4 +68,4 @@ def test_what_is_not_written_is_not_drawn(capsys):
     def stub():
         raise NotImplementedError
 
-    assert trace(stub) is None and "not written yet" in capsys.readouterr().out
+    assert trace(stub) is None and "no body yet" in capsys.readouterr().out
