@@ -1,12 +1,13 @@
 """What the reader writes in notebook 04_dynamic_groups; rows, tokens and groups count from 0."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import cause_of, describe, need_close, need_items
+from cca_lab.course.compare import cause_of, describe, need_close, need_items, need_tensor
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
@@ -117,7 +118,7 @@ def reading(answer: Answer, draw: Draw) -> None:
                           + cause_of(causes, got.__eq__))
 
 
-# 04.7: importance from some rows
+# 04.9: importance from some rows
 def sampled(answer: Answer, draw: Draw) -> None:
     """Against counting; tokens that no sampled row can see must be infinite."""
     for length, rows in [(4, [0, 2]), (9, [2, 5, 6]), (12, [11]), (10, [0, 1, 9])]:
@@ -145,12 +146,154 @@ def sampled(answer: Answer, draw: Draw) -> None:
                                            for t in range(length)]))[~unseen]})
 
 
+# 04.5: the loops
+Division = tuple[list[int], list[list[int]]]  # focal tokens, groups
+Shows = Callable[[int, list[int]], bool]  # whether a row reads a group, by its members
+
+
+def _division(draw: Draw, length: int, group: int) -> Division:
+    """Return a random division of a text into focal tokens and groups of one size."""
+    count = length % group + group * draw.randint(0, length // group // 2)
+    focal = sorted(draw.sample(range(length), count))
+    others = [t for t in range(length) if t not in focal]
+    return focal, [others[z : z + group] for z in range(0, len(others), group)]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, focal: list[int],
+           groups: list[list[int]], *, judge: int = -1, even: bool = False,
+           shows: Shows = lambda i, members: members[-1] < i,
+           raw: Shows = lambda i, members: members[0] <= i <= members[-1]) -> Tensor:
+    """Return DGA of one head, row by row; the options are mistakes."""
+    pooled = []
+    for members in groups:
+        weights = (scale * (k[members] @ q[members[judge]]) * (not even)).softmax(0)
+        pooled.append((weights @ k[members], weights @ v[members]))
+    rows = []
+    for i in range(len(q)):
+        tokens = [t for t in focal if t <= i]
+        tokens += [t for members in groups if raw(i, members) for t in members if t <= i]
+        read = [pair for pair, members in zip(pooled, groups, strict=True) if shows(i, members)]
+        keys = torch.stack([*(key for key, _ in read), *k[tokens], k[0] * 0])[:-1]
+        values = torch.stack([*(value for _, value in read), *v[tokens], v[0] * 0])[:-1]
+        rows.append((scale * (keys @ q[i])).softmax(0) @ values)
+    return torch.stack(rows)
+
+
+def check_loops(answer: Answer, draw: Draw) -> None:
+    """The example's division first, then random ones, one without focal tokens."""
+    divisions = [(7, ([0, 2, 5], [[1, 3], [4, 6]])), (6, ([], [[0, 1, 2], [3, 4, 5]])),
+                 (4, ([0, 1, 2, 3], [])),
+                 *((n, _division(draw, n, m)) for n, m in ((11, 3), (9, 2)))]
+    for length, (focal, groups) in divisions:
+        q, k, v = (draw.normal(length, 3) for _ in "qkv")
+        given = (q, k, v, 0.7, focal, groups)
+        causes = {
+            "a group is shown as soon as any member is visible: it reads the future":
+                attend(*given, shows=lambda i, members: members[0] <= i,
+                       raw=lambda i, members: False),
+            "the last row of a group reads it pooled and raw, so each member twice":
+                attend(*given, shows=lambda i, members: members[-1] <= i),
+            "the members of the open group are left out":
+                attend(*given, raw=lambda i, members: False),
+            "members stay raw after their group has closed, and are read twice":
+                attend(*given, raw=lambda i, members: True),
+            "the first member judges; it is the last one, which has seen the whole group":
+                attend(*given, judge=0),
+            "nobody judges: the groups are plain means": attend(*given, even=True),
+        }
+        with case(f"{length} tokens, focal {focal}, groups {groups}"):
+            need_close(answer(*given), attend(*given), "the output", causes=causes,
+                       why="does a row read nothing at all? Each reads at least its own token")
+
+
+# 04.7: the table
+def check_table(answer: Answer, draw: Draw) -> None:
+    """Each row's columns, against the definition; intervals that the primitive accepts."""
+    for length, (focal, groups) in [(7, ([0, 2, 5], [[1, 3], [4, 6]])),
+                                    (6, ([], [[0, 1, 2], [3, 4, 5]])), (3, ([0, 1, 2], [])),
+                                    *((n, _division(draw, n, m)) for n, m in ((14, 3), (12, 4)))]:
+        size, first_raw = len(groups[0]) if groups else 0, len(focal) + len(groups)
+        with case(f"{length} tokens, focal {focal}, groups {groups}"):
+            table = need_tensor(answer(length, focal, groups), (length, 3, 2), "the table", "int")
+            for row, intervals in enumerate(table.tolist()):
+                closed = [z for z, members in enumerate(groups) if members[-1] < row]
+                wanted = ([n for n, t in enumerate(focal) if t <= row],
+                          [len(focal) + z for z in closed],
+                          [first_raw + z * size + n for z, members in enumerate(groups)
+                           if members[0] <= row <= members[-1]
+                           for n, t in enumerate(members) if t <= row])
+                for kind, (low, high), columns in zip(("focal", "pooled", "raw"), intervals, wanted,
+                                                      strict=True):
+                    if low > high:
+                        raise Mistake(f"row {row}: the {kind} interval [{low}, {high}) ends before "
+                                      "it starts; an empty one ends where it starts")
+                    if list(range(low, high)) != columns:
+                        raise Mistake(
+                            f"row {row}: the {kind} interval is [{low}, {high}), wanted the "
+                            f"columns {columns}"
+                            + _why(kind, row, low, high, closed, groups, len(focal)))
+            back = (table.diff(dim=0) < 0).nonzero().tolist()
+            if back:
+                row, kind_number, _ = back[0]
+                raise Mistake(f"row {row + 1}: the {('focal', 'pooled', 'raw')[kind_number]} "
+                              "interval moves back; where it is empty, let it wait where it is, or "
+                              "where the next group begins")
+
+
+def _why(kind: str, row: int, low: int, high: int, closed: list[int], groups: list[list[int]],
+         focal: int) -> str:
+    """Return the end of a message about a wrong interval, if its cause is known."""
+    later = sum(members[-1] <= row for members in groups)
+    causes = {
+        "the group of which this row is the last member counts as closed; the row reads it raw":
+            kind == "pooled" and high - low == later > len(closed),
+        "pooled columns begin behind the focal ones, and raw ones behind both":
+            kind != "focal" and low < focal,
+        "members of closed groups are read raw too":
+            kind == "raw" and bool(closed) and low == focal + len(groups),
+    }
+    return cause_of(causes, bool)
+
+
+def check_rungs(answer: Answer, draw: Draw) -> None:
+    """Attention with the table, on every rung that runs here, against the loop."""
+    from cca_lab.attention import interval_attention
+    from cca_lab.attention.fused import installed
+
+    q, k, v = (draw.normal(20, 16) for _ in "qkv")
+    focal, groups = _division(draw, 20, 3)
+    others = [t for members in groups for t in members]
+    keys, values = [], []
+    for members in groups:
+        weights = (k[members] @ q[members[-1]] / 4).softmax(0)
+        keys.append(weights @ k[members])
+        values.append(weights @ v[members])
+    columns = [torch.cat([x[focal], torch.stack(pooled), x[others]])[None, None]
+               for x, pooled in ((k, keys), (v, values))]
+    wanted = attend(q, k, v, 0.25, focal, groups)
+    table = answer(20, focal, groups)[None, None].long()  # (1, 1, L, 3, 2)
+    interpreted = installed() and os.environ.get("TRITON_INTERPRET") == "1"
+    for backend in ("dense", "blocked", *(["triton"] if interpreted else [])):
+        dtype = torch.float32 if backend == "triton" else torch.float64
+        # float32: 16 products and up to 20 weights are added, and rounded once each
+        tolerance = 36 * torch.finfo(dtype).eps if backend == "triton" else 1e-12
+        with case(f"backend {backend}"):
+            got = interval_attention(q[None, None].to(dtype), columns[0].to(dtype),
+                                     columns[1].to(dtype), table, backend=backend)
+            need_close(got[0, 0].to(wanted), wanted, "the output", tolerance=tolerance)
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("04.2", "importance_of", "The importance of each token", 5, 2, 4, (
         Property("the mean of a column over the rows that see it", 1, received),
         Property("a weight that rounds to 0 counts too", 1, rounded))),
     CourseTask("04.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
         Property("every past token once, and no later one", 1, reading),)),
-    CourseTask("04.7", "sampled_importance", "Importance from some rows", 5, 3, 3, (
+    CourseTask("04.5", "attend_groups", "DGA as loops", 15, 4, 5, (
+        Property("equal to the definition, row by row", 1, check_loops),)),
+    CourseTask("04.7", "group_table", "DGA as a table of intervals", 12, 4, 5, (
+        Property("the columns of the definition, moving forward", 1, check_table),
+        Property("every rung that runs here equals the loop", 1, check_rungs))),
+    CourseTask("04.9", "sampled_importance", "Importance from some rows", 5, 3, 3, (
         Property("divided by the sampled rows that see the token", 1, sampled),)),
 )
