@@ -89,6 +89,7 @@ class CourseTask:
     properties: tuple[Property, ...]  # empty for a text that a person reads
     read: int = 0  # points that a person gives
     files: bool = False  # the answer is a folder beside the notebook, whose path the checks get
+    shared: bool = False  # a turn whose inputs are objects, such as a model, and no copies
 
     @property
     def points(self) -> int:

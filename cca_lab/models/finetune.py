@@ -113,7 +113,7 @@ class Finetuner:
             losses = losses / marked.clamp(min=1)[kind[mine]]
             # processes average their gradients
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
-        return torch.zeros(2, device=device).index_add(0, kind[mine], losses.detach())
+        return losses.new_zeros(2).index_add(0, kind[mine], losses.detach())
 
     def _step(self) -> dict[str, float | None]:
         config, rate, mixture = self.config, self.config.rate(self.step), self.mixture

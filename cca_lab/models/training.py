@@ -128,7 +128,8 @@ def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor,
         following, marked = following[:, positions], marked[:, positions]
     row, column = marked.nonzero(as_tuple=True)  # (n,) each
     # one row of logits per marked token; the others are not copied
-    picked = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
+    picked = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column)  # (n, V)
+    picked = picked.to(torch.promote_types(picked.dtype, torch.float32))
     losses = F.cross_entropy(picked, following[row, column], reduction="none")
     return losses.new_zeros(len(input_ids)).index_add(0, row, losses)
 

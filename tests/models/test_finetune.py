@@ -95,7 +95,7 @@ def test_losses_are_means_over_the_marked_tokens():
     ids = torch.randint(7, (3, 5))
     known = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 1]], dtype=torch.bool)
     text, task = masked_losses(logits, ids, known, text_rows=2)
-    log_p = logits.float().log_softmax(-1)
+    log_p = logits.log_softmax(-1)
 
     def loss(row, column):
         return -log_p[row, column - 1, ids[row, column]]
