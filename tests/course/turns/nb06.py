@@ -2,7 +2,7 @@
 
 import torch
 
-from cca_lab.course.turns.nb06 import keep
+from cca_lab.course.turns.nb06 import best, keep, old_groups
 
 
 def _heaviest(scores, tokens):
@@ -53,7 +53,7 @@ WRONG = {
         "the scores instead of places":
             (lambda s, h, r: [s[t] for t in keep(s, h, r)], "wanted a list of integers"),
     },
-    "06.5": {
+    "06.6": {
         "a diagonal of one token":
             (_blocks(lambda start, b, row: row, lambda b: 1), "is one token"),
         "from the row's own place": (_blocks(lambda start, b, row: row), "own place"),
@@ -64,7 +64,7 @@ WRONG = {
         "before the text": (_blocks(negative=True), "cut at 0"),
         "a token twice": (_blocks(twice=True), "listed twice"),
     },
-    "06.8": {
+    "06.10": {
         "not shifted": (lambda row, group: row // group * group, "not shifted"),
         "before the text":
             (lambda row, group: (row + group // 2) // group * group - group // 2,
@@ -79,7 +79,7 @@ WRONG = {
             (lambda row, group: max(group // 2, (row + group // 2) // group * group - group // 2),
              "is forgotten"),
     },
-    "06.9": {
+    "06.11": {
         "sinks twice": (table(lambda i, s, r: (max(0, i - r), i + 1)), "is read twice"),
         "own counted": (table(lambda i, s, r: (min(max(s, i + 1 - r), i + 1), i + 1)),
                         "comes on top of them"),
@@ -89,5 +89,28 @@ WRONG = {
             [[[0, 0], [min(max(s, i - r), i + 1), i + 1]] for i in range(n)]),
                      "the sinks are left out"),
         "a list": (lambda n, s, r: [[0, 1]] * n, "wanted a tensor"),
+    },
+    "06.4": {
+        "the true distance": (lambda i, t, n: i - t, "has no limit"),
+        "one too small": (lambda i, t, n: min(i - t, n - 1), "one too small"),
+        "all first tokens far":
+            (lambda i, t, n: min(n, i) if t < 2 else i - t, "those in the window too"),
+        "of StreamingLLM":
+            (lambda i, t, n: i - t if i - t < n else min(i, n + 1) - t, "a place in the cache"),
+    },
+    "06.8": {
+        "own by score": (lambda s, k: best(s, k, own=False), "by its score"),
+        "one more": (lambda s, k: best(s, k, extra=1), "comes on top"),
+        "lowest": (lambda s, k: best(s, k, lowest=True), "lowest scores"),
+        "nearest": (lambda s, k: list(range(len(s)))[-k:], "nearest blocks"),
+    },
+    "06.12": {
+        "own token forgotten": (lambda i, g, w: old_groups(i, g, w)[:-1], "is forgotten"),
+        "as soon as complete": (lambda i, g, w: old_groups(i, g, 0), "as soon as it is complete"),
+        "raw twice":
+            (lambda i, g, w: [c for c in old_groups(i, g, w) if len(c) > 1]
+             + [[t] for t in range(i + 1)], "read twice"),
+        "one row late":
+            (lambda i, g, w: old_groups(i, g, w + 1), "one row too late"),
     },
 }
