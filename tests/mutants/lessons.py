@@ -1,10 +1,9 @@
-"""Wrong forms of the teaching kernels, each installed by a function that takes pytest's
-monkeypatch."""
+"""Slips in the kernels' online softmax, each installed by a function that takes monkeypatch."""
 
 import triton
 import triton.language as tl
 
-from cca_lab.attention.kernels import launch, lessons
+from cca_lab.attention.kernels import interval, interval_forward
 from cca_lab.attention.kernels.interval_forward import matmul
 
 
@@ -19,12 +18,12 @@ def _fold_uncorrected(accumulator, row_sum, row_max, scores, v, MASKED: tl.const
 
 def no_correction(patch) -> None:
     """The maximum moves on, and what was added up before stays as it was."""
-    patch.setattr(lessons, "fold", _fold_uncorrected)
+    patch.setattr(interval_forward, "fold", _fold_uncorrected)
 
 
 def natural_exponent(patch) -> None:
     """exp2 of logits that were not multiplied by log2(e)."""
-    patch.setattr(launch, "LOG2_E", 1.0)
+    patch.setattr(interval, "LOG2_E", 1.0)
 
 
 ONLINE = (no_correction, natural_exponent)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Shapes of a typical model: 8 query heads on 2 KV heads of 64 features, in the dtype the kernel is
 # used with.
-DTYPES = {"causal_softmax": "float32", "pooling_forward": "bfloat16", "online_softmax": "bfloat16",
+DTYPES = {"causal_softmax": "float32", "pooling_forward": "bfloat16",
           "interval_forward": "bfloat16"}
 HEAD_DIM = 64
 INSTRUCTION = re.compile(r"\s*((?:@!?%p\d+\s+)?[a-z][\w.:]*(?:\s.*)?;)")
@@ -92,8 +92,6 @@ def _launch(kernel: str, dtype: "torch.dtype", head_dim: int) -> None:
 
     if kernel == "causal_softmax":
         lessons.causal_weights(torch.zeros(1024, 1024))
-    elif kernel == "online_softmax":
-        lessons.online_attention(tensor(), tensor(), tensor(), 0.125, 64, 64)
     elif kernel == "pooling_forward":
         pooling.triton_pool_groups(tensor(1, 8), tensor(1, 2), tensor(1, 2), 16, 64, 0.125)
     else:

@@ -40,14 +40,6 @@ def pooling_reads(groups: int, group: int) -> list[Read]:
                  tile > group) for program in range(groups)]
 
 
-def online_reads(rows: int, columns: int, block_rows: int, block_columns: int) -> list[Read]:
-    """Return the tiles of `online_softmax`, where each program reads all columns."""
-    return [Read(program, (row, row + block_rows), (column, column + block_columns),
-                 masked=row + block_rows > rows or column + block_columns > columns)
-            for program, row in enumerate(range(0, rows, block_rows))
-            for column in range(0, columns, block_columns)]
-
-
 def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[Read]:
     """Return the tiles of `interval_forward`, in the order of the programs.
 

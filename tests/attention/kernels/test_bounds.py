@@ -61,11 +61,9 @@ def vertical() -> None:
 
 
 def taught() -> None:
-    """The two teaching kernels."""
+    """The teaching kernel."""
     for length in (1, 13, 33):
         lessons.causal_weights(guarded(torch.randn(length, length + 3)[:, :length]), 8)
-        q, k, v = (guarded(torch.randn(length, 20)) for _ in range(3))
-        lessons.online_attention(q, k, v, 0.4)
 
 
 CAMPAIGNS = {decode: decoding, interval_backward: interval_attention,

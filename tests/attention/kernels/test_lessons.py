@@ -1,4 +1,4 @@
-"""The two teaching kernels against float64, and the drawn geometry against what programs read.
+"""The teaching kernel, slips in the online softmax, and the drawn geometry of what is read.
 
 With a NaN in feature c of column c's value, feature c becomes NaN in every row whose program reads
 that column, even with weight 0.
@@ -11,7 +11,7 @@ from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.kernels import lessons, pooling
 from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.kernels.interval import triton_attention
-from cca_lab.attention.kernels.programs import Read, interval_reads, online_reads, pooling_reads
+from cca_lab.attention.kernels.programs import Read, interval_reads, pooling_reads
 from cca_lab.mechanisms import lococo
 from cca_lab.mechanisms.cca import groups
 from tests.attention.kernels import bench
@@ -45,35 +45,25 @@ def test_a_hidden_score_of_zero_leaks():
     assert (weights[0, 1:] > 0).all() and (weights.sum(-1) < 0.999).all()
 
 
-def check_online(rows, columns, blocks, dtype=torch.float32):
-    """Output and log-sum-exp against attention over all columns in float64."""
-    if bench.DEVICE.type == "cuda":
-        blocks = [max(16, size) for size in blocks]  # matrix units take no less
-    q, k, v = (random(n, 6, dtype=dtype, seed=seed)
-               for seed, n in enumerate((rows, columns, columns)))
-    with bench.guarded_outputs():
-        out, lse = lessons.online_attention(*map(bench.guarded, (q, k, v)), 0.4, *blocks)
-    every = torch.tensor([0, columns]).expand(1, 1, rows, 1, 2)
-    wanted = interval_attention(*(x.cpu().double()[None, None] for x in (q, k, v)), every,
-                                scale=0.4, backend="dense", return_lse=True)
-    bench.assert_close(out, wanted[0][0, 0], "out", dtype)
-    bench.assert_close(lse, wanted[1][0, 0], "lse", dtype)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("rows", "columns", "blocks"), [(1, 6, (1, 2)), (20, 40, (16, 16)),
-                                                         (16, 16, (16, 16)), (5, 70, (16, 32))])
-def test_online_attention_equals_attention_over_all_columns(rows, columns, blocks, dtype):
-    check_online(rows, columns, blocks, dtype)
+def check_interval() -> None:
+    """The interval kernel on a causal text, against dense in float64."""
+    x = [random(1, 1, 40, 16, seed=seed) for seed in range(3)]
+    out, lse = triton_attention(*x, causal_intervals(40).to(bench.DEVICE), 0.4,
+                                forward=Blocks(16, 16, 4, 1))
+    wanted = interval_attention(*(y.cpu().double() for y in x), causal_intervals(40), scale=0.4,
+                                backend="dense", return_lse=True)
+    bench.assert_close(out, wanted[0], "out", torch.float32)
+    bench.assert_close(lse, wanted[1], "lse", torch.float32)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(),
                     reason="a compiled kernel keeps the functions that it was made of")
 @pytest.mark.parametrize("mutant", lesson_mutants.ONLINE, ids=lambda mutant: mutant.__name__)
 def test_mutants_are_caught(monkeypatch, mutant):
+    check_interval()
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        check_online(20, 40, (16, 16))
+        check_interval()
 
 
 def poisoned(columns: int) -> torch.Tensor:
@@ -100,11 +90,6 @@ def test_interval_reads_are_those_of_the_kernel(name):
     mutant = said(mutants.aligned_reads(table, 16, 16), rows, columns)
     same = torch.equal(mutant, out[0, 0].isnan().cpu())
     assert same == (name == "causal")  # there all tiles start at a multiple of 16
-
-
-def test_online_reads_are_those_of_the_kernel():
-    out, _ = lessons.online_attention(random(20, 40), random(40, 40), poisoned(40), 0.1, 16, 16)
-    assert torch.equal(said(online_reads(20, 40, 16, 16), 20, 40), out.isnan().cpu())
 
 
 def test_pooling_reads_are_those_of_the_kernel():

@@ -7,7 +7,6 @@ from cca_lab.attention import causal_intervals, count_pairs, visible_mask
 from cca_lab.attention.kernels.programs import (
     Read,
     interval_reads,
-    online_reads,
     pooling_reads,
     softmax_reads,
 )
@@ -59,7 +58,6 @@ def test_the_smaller_launches():
     assert softmax_reads(12, 8) == [Read(0, (0, 8), (0, 16), True), Read(1, (8, 16), (0, 16), True)]
     assert pooling_reads(2, 3) == [Read(0, (0, 1), (0, 4), True), Read(1, (1, 2), (3, 7), True)]
     assert not any(read.masked for read in pooling_reads(3, 4))
-    assert [read.masked for read in online_reads(20, 24, 16, 16)] == [False, True, True, True]
 
 
 def test_every_tile_is_drawn_in_its_program_s_colour():
