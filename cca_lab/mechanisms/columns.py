@@ -46,7 +46,8 @@ class Columns:
         """Return which columns each of all L rows sees as a mask, bool (b, h, L, N)."""
         seen = self.visible
         if seen.dtype != torch.bool:
-            check_intervals(seen, *self.q.shape[:3], self.keys.shape[2])
+            batch, heads, rows = self.q.shape[:3]
+            check_intervals(seen, batch, heads, rows, self.keys.shape[2])
             seen = visible_mask(seen, self.keys.shape[2])
         return pad(seen, (0, 0, self.first_row, 0))
 

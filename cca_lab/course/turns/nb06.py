@@ -41,11 +41,12 @@ def _on_every_rung(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, wante
 
     for backend in ("dense", "blocked", *(["triton"] if _interpreted() else [])):
         dtype = torch.float32 if backend == "triton" else torch.float64
-        inputs = (x[None, None].to(dtype) for x in (q, keys, values))
+        one_q, one_k, one_v = (x[None, None].to(dtype) for x in (q, keys, values))
         with case(f"backend {backend}"):
             # float32: 16 products and at most 20 weights are added, and rounded once each
             tolerance = 36 * torch.finfo(dtype).eps if backend == "triton" else 1e-12
-            got = interval_attention(*inputs, table[None, None].long(), backend=backend)
+            got = interval_attention(one_q, one_k, one_v, table[None, None].long(),
+                                     backend=backend)
             need_close(got[0, 0].to(wanted), wanted, "the output", tolerance=tolerance)
 
 
@@ -362,9 +363,9 @@ def vertical_slash_rungs(answer: Answer, draw: Draw) -> None:
     from cca_lab import VerticalSlash
     from cca_lab.mechanisms.minference.patterns import Choice
 
-    inputs = [draw.normal(20, 16) for _ in "qkv"]
+    q, k, v = inputs = [draw.normal(20, 16) for _ in "qkv"]
     choice = Choice(torch.tensor([[[2, 9]]]), torch.tensor([[[0, 5]]]))
-    got = _loop(*inputs, [answer(row, [2, 9], [0, 5], 8) for row in range(20)])
+    got = _loop(q, k, v, [answer(row, [2, 9], [0, 5], 8) for row in range(20)])
     _against(VerticalSlash(vertical=2, slash=2, block=8), inputs, got, selection=choice)
 
 
@@ -372,10 +373,10 @@ def block_sparse_rungs(answer: Answer, draw: Draw) -> None:
     """Scores of mean queries and mean keys of blocks of 4 tokens."""
     from cca_lab import BlockSparse
 
-    q, k, _ = inputs = [draw.normal(20, 16) for _ in "qkv"]
+    q, k, v = inputs = [draw.normal(20, 16) for _ in "qkv"]
     means = [x.unflatten(0, (5, 4)).mean(1) for x in (q, k)]
     chosen = [answer((means[1][: m + 1] @ means[0][m]).tolist(), 2) for m in range(5)]
-    got = _loop(*inputs, [[t for t in range(row + 1) if t // 4 in chosen[row // 4]]
+    got = _loop(q, k, v, [[t for t in range(row + 1) if t // 4 in chosen[row // 4]]
                           for row in range(20)])
     _against(BlockSparse(block=4, top_k=2), inputs, got)
 
@@ -384,10 +385,11 @@ def longlora_rungs(answer: Answer, draw: Draw) -> None:
     """The shifted head of two, as one interval a row, on every rung."""
     from cca_lab import LongLoRA
 
-    inputs = [draw.normal(20, 16) for _ in "qkv"]
-    both = (x.expand(1, 2, -1, -1) for x in inputs)
+    q, k, v = (draw.normal(20, 16) for _ in "qkv")
+    both = (x.expand(1, 2, -1, -1) for x in (q, k, v))
     table = torch.tensor([[[answer(row, 4), row + 1]] for row in range(20)])
-    _on_every_rung(*inputs, table, LongLoRA(group=4, backend="dense").attention(*both)[0, 1])
+    wanted = LongLoRA(group=4, backend="dense").attention(*both)[0, 1]
+    _on_every_rung(q, k, v, table, wanted)
 
 
 def pooled_rungs(answer: Answer, draw: Draw) -> None:
