@@ -64,7 +64,7 @@ def chains(answer: Answer, draw: Draw) -> None:
         _compare(answer, reach, "a random mechanism")
 
 
-# 12.7: a detector of leaks
+# 12.5: a detector of leaks
 
 Attend = Callable[[Tensor], Tensor]
 
@@ -139,6 +139,6 @@ def detects(answer: Answer, draw: Draw) -> None:
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
         Property("equal to products of matrices", 1, chains),)),
-    CourseTask("12.7", "reads_future", "A detector of leaks", 8, 3, 5, (
+    CourseTask("12.5", "reads_future", "A detector of leaks", 8, 3, 5, (
         Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
 )

@@ -44,7 +44,7 @@ WRONG = {
         "itself for nothing": (_own_takes_none, "takes no layer"),
         "forgets itself": (_forgets_itself, "does not keep its own input"),
     },
-    "12.7": {
+    "12.5": {
         "compares all rows": (_detector(rows=lambda t: slice(None)), "is causal, and is accused"),
         "the last token only": (_detector(places=lambda length: [length - 1]),
                                 "mean of each pair of tokens is missed"),
