@@ -1,11 +1,11 @@
 """What each row reads, row after row: a view with a slider, and a strip of pictures without one."""
 
 import base64
+import hashlib
 import html
 import io
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import matplotlib.pyplot as plt
 import torch
@@ -68,11 +68,14 @@ class Moving:
 
     def html(self, picture: str) -> str:
         """Return the view as HTML: a script puts it in the place of a picture (PNG in base64)."""
-        name, script = f"moving-{uuid4().hex}", joined([VIEW / "moving.js"])
+        script, data = joined([VIEW / "moving.js"]), inline_json(self.data)
+        name = hashlib.sha256(data.encode()).hexdigest()[:12]  # the same each time a cell is run
         said = html.escape(f"{self.data['title']}; " + self.data["rows"][-1]["text"])
-        return (f'<div id="{name}"><img alt="{said}" src="data:image/png;base64,{picture}"></div>\n'
-                f"<script>(() => {{\n{script}\nshowMoving(document.getElementById({name!r}), "
-                f"{inline_json(self.data)});\n}})();</script>")
+        return (f'<div data-moving="{name}"><img alt="{said}" '
+                f'src="data:image/png;base64,{picture}"></div>\n'
+                f"<script>(() => {{\n{script}\nconst data = {data};\n"
+                f"for (const place of document.querySelectorAll('[data-moving=\"{name}\"]'))"
+                " showMoving(place, data);\n})();</script>")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return the view, the strip and a text."""

@@ -120,7 +120,7 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
     axes.set_xticks(np.arange(len(tokens)) + 0.5, tick_labels(tokens, len(tokens)), rotation=90)
     axes.tick_params(length=0)
     top.tick_params(length=0, labelbottom=False)
-    _legend(figure, [held], "forgotten")
+    _legend(figure, [held], "not read")
     heading(figure, title)
     return figure
 

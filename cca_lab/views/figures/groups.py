@@ -170,7 +170,8 @@ def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
 def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
     """Draw gradient descent on two-dimensional quadratics over their contour lines.
 
-    A panel for each pair of H (2, 2) and the errors (steps + 1, 2), the start first.
+    A panel for each pair of H (2, 2) and the errors (steps + 1, 2), the start first; both modes
+    have one scale, so that a long contour is long.
     """
     figure, row = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 3.2), squeeze=False)
     for axes, (title, (matrix, path)) in zip(row[0], panels.items(), strict=True):
@@ -183,7 +184,8 @@ def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
         axes.contour(x, y, height, levels=levels, colors="#9CC8E3", linewidths=0.9)
         axes.plot(*path.T, color=WRONG, linewidth=1.1, marker="o", markersize=2.5)
         axes.plot(0, 0, "+", color=INK, markersize=9)
-        axes.set(xlabel="first mode", ylabel="second mode", title=f"{title}: {len(path) - 1} steps")
+        axes.set(xlabel="first mode", ylabel="second mode", title=f"{title}: {len(path) - 1} steps",
+                 aspect="equal")
         axes.locator_params(nbins=4)
     return figure
 

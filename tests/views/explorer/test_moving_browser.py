@@ -32,7 +32,7 @@ def page_of(browser, tmp_path):
 
 def kinds(page):
     return page.eval_on_selector_all(
-        "div[id^=moving]:first-of-type rect[data-kind]", "all => all.map(one => one.dataset.kind)")
+        "[data-moving]:first-of-type rect[data-kind]", "all => all.map(one => one.dataset.kind)")
 
 
 def test_the_slider_shows_each_row(page_of):
