@@ -22,7 +22,7 @@ from tests.jupyterlab import MARKS
 pytestmark = MARKS
 
 NAMES = {path.stem[:2]: path.name for path in sorted(files.notebooks_folder().glob("*.ipynb"))}
-NOT_WRITTEN = "not written yet; a hint and a solution are folded below"
+NOT_WRITTEN = "not written yet; hints and a solution are folded below"
 NOT_GUESSED = "no guess yet: write one in the place of the dots, and run the cell again"
 TEXT = "def average(numbers):\n    return sum(numbers) / len(numbers)\n"
 GROUP, WINDOW = 3, 4  # of the explorer at first

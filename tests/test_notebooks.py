@@ -3,6 +3,7 @@
 The mutants here are wrong outputs and ill-formed notebooks that must be noticed.
 """
 
+import ast
 import copy
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def test_notebook_is_well_formed(path: Path):
 def test_the_reader_of_a_notebook_works(path: Path):
     made = nbformat.read(path, as_version=4)
     assert reader_breaks(made, path.stem[:2]) + turn_breaks(made) == []
+
+
+@pytest.mark.parametrize("number", CLIMBED)
+def test_no_tempting_answer_is_what_came_out(number):
+    [path] = [path for path in NOTEBOOKS if path.stem.startswith(number)]
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    given = [len(word.value.keys) for cell in cells for node in ast.walk(ast.parse(cell.source))
+             if isinstance(node, ast.Call) for word in node.keywords if word.arg == "tempting"]
+    told = sum(output.get("text", "").count("     tempting: ")
+               for cell in cells for output in cell.outputs)
+    assert told == sum(given) > 0  # `reveal` leaves out what came out
 
 
 @pytest.mark.parametrize("number", CLIMBED)

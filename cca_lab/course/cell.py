@@ -69,7 +69,7 @@ def your_turn(task_id: str, answer: Answer) -> None:
     marks = list(marks_of(task, local(task, answer, note=False)))
     if any(isinstance(mark.error, NotImplementedError) for mark in marks):
         written(task_id, task.title, None)
-        print(f"{task_id} {task.title}: not written yet; a hint and a solution are folded below")
+        print(f"{task_id} {task.title}: not written yet; hints and a solution are folded below")
         return
     wrong = [mark for mark in marks if not mark.full]
     written(task_id, task.title, not wrong)
