@@ -542,7 +542,7 @@ def tiles_large(answer: Answer, draw: Draw) -> None:
 
 
 ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attention in Triton",
-                        ("01", "03", "04", "05"), (
+                        ("01", "03", "05"), (
     CourseTask("a7.1", "by_hand", "Which program touches what", 10, 1, 3, (
         Property("the numbers of the launch", 2, by_hand(
             {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
