@@ -19,7 +19,7 @@ MOST_SECONDS = 180
 MACHINE_PATH = re.compile(
     r"(?<![\w.~])/(?:home|root|tmp|work|Users|mnt|var|private|opt)/\w|\b[A-Z]:\\+\w")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # a colon means a scheme
-CLIMBED = ("00", "01", "02", "03", "04", "06", "07", "08", "09")  # keep to `climb_breaks` too
+CLIMBED = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09")  # keep to `climb_breaks` too
 MOST_IMPORTS = 6  # in the first code cell
 ENDING = ("## What we saw", "**Further reading:**", "**Assignment", "(../lab/release/")  # in order
 

@@ -11,7 +11,8 @@ from cca_lab.views.scripts import VIEW, VIEW_FILES, inline_json, joined
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no Node here: apt install nodejs")
-JOINED = {"page": FILES, "widget": [*VIEW_FILES, VIEW / "widget.js"]}
+JOINED = {"page": FILES, "widget": [*VIEW_FILES, VIEW / "widget.js"],
+          "moving": [VIEW / "moving.js"]}
 
 
 def declared(tmp_path, script):
@@ -29,7 +30,8 @@ def test_no_two_files_declare_one_name(tmp_path, paths):
     assert "already been declared" in declared(tmp_path, joined([*paths, paths[0]])).stderr
 
 
-@pytest.mark.parametrize("path", sorted({*FILES, *JOINED["widget"]}), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted({path for paths in JOINED.values() for path in paths}),
+                         ids=lambda path: path.name)
 def test_files_are_plain_scripts_that_name_no_other_place(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("/**") and max(map(len, text.splitlines())) <= 100
@@ -40,7 +42,7 @@ def test_files_are_plain_scripts_that_name_no_other_place(path):
 def test_every_file_is_shown_somewhere():
     folders = {path.parent for path in FILES} | {VIEW}
     there = {path for folder in folders for path in folder.glob("*.js")}
-    assert there == {*FILES, *JOINED["widget"]}
+    assert there == {path for paths in JOINED.values() for path in paths}
 
 
 def test_what_is_inline_cannot_end_its_element():

@@ -1,6 +1,7 @@
 """What the reader writes in notebook 01: full attention on four rungs, and a test for leaks."""
 
 import math
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -239,6 +240,15 @@ def check_tiles(answer: Answer, draw: Draw) -> None:
                        why="is the last, smaller tile of rows or keys computed, and once only?")
 
 
+def check_low_scores(answer: Answer, draw: Draw) -> None:
+    """Scores so low that their powers vanish unless the maximum is that of the row."""
+    q, v = torch.full((6, 4), 30.0).double(), draw.normal(6, 4)
+    with case("6 words, all scores -3600"):
+        need_close(answer(q, -q, v, 1.0, 2, 3), _by_rows(q, -q, v, 1.0), "the output",
+                   why="e^-3600 is 0 for the machine, and 0 / 0 no number: the running maximum "
+                   "begins at -inf, not at 0")
+
+
 def check_memory(answer: Answer, draw: Draw) -> None:
     """No tensor of L x L numbers is made, and no tile in the future is computed."""
     q, k, v = (draw.normal(64, 4) for _ in "qkv")
@@ -274,20 +284,15 @@ def check_kernel(answer: Answer, draw: Draw) -> None:
         k[length // 2] *= 3
         wide_q, wide_k, wide_v = (x.double() for x in (q, k, v))
         scale = 0.5
-        # a dot product of 16 terms and a sum of `length` weights, each rounded once: the errors add
-        # up to less than (16 + length) units of float32, times the largest score and value
+        # a dot product of 16 terms and a sum of `length` weights, each rounded once, add up to
+        # (16 + length) units of float32; a score of up to 4 and a value scale them
         tolerance = 4 * (16 + length) * torch.finfo(torch.float32).eps * v.abs().max().item()
         scores, past = scale * wide_q @ wide_k.T, _past(length)
-        padded = (-length) % 16
-        tops = scores.masked_fill(~past, -math.inf).amax(1, keepdim=True)
-        shares = (scores - tops).exp() * past
         causes = {
             "exp is taken of scores that were multiplied by log2(e): take exp2":
                 _hidden(scores * math.log2(math.e), past) @ wide_v,
             "exp2 is taken of scores that were not multiplied by log2(e)":
                 _hidden(scores * math.log(2), past) @ wide_v,
-            "the padding keys behind the end have a score of 0, and a weight":
-                shares @ wide_v / (shares.sum(1, keepdim=True) + padded * (-tops).exp()),
             "the old terms are not corrected when the maximum moves":
                 _in_tiles(wide_q, wide_k, wide_v, scale, 16, 16, corrected=False),
             "tiles on the diagonal need a mask: hide the columns behind each row":
@@ -312,6 +317,22 @@ def check_reads(answer: Answer, draw: Draw) -> None:
     need_close(got[:32], clean[:32], "the rows before", tolerance=1e-4)
 
 
+def check_addresses(answer: Answer, draw: Draw) -> None:
+    """No program touches a place outside of the arguments; only where kernels are interpreted."""
+    from cca_lab.attention.fused import installed
+
+    if not installed() or os.environ.get("TRITON_INTERPRET") != "1":
+        return
+    from cca_lab.attention.kernels.tracing import traced
+
+    q, k, v = (draw.normal(21, 16, dtype=torch.float32) for _ in "qkv")
+    with traced() as trace:
+        answer(q, k, v, 0.5)
+    for flaw in trace.flaws():
+        if "outside" in flaw:
+            raise Mistake(f"21 rows: {flaw}: give the load or the store a mask that ends at L")
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("01.2", "attend_loops", "Attention as loops", 8, 2, 5, (
         Property("equal to the definition, row by row", 1, check_loops),)),
@@ -324,8 +345,10 @@ TURNS: tuple[CourseTask, ...] = (
         Property("the state after every key", 1, check_step),)),
     CourseTask("01.10", "attend_tiles", "Attention in tiles", 15, 4, 5, (
         Property("equal to the rows, for tiles of any size", 1, check_tiles),
+        Property("a running maximum that begins at -inf", 1, check_low_scores),
         Property("holds one tile at a time, and reads no future", 1, check_memory))),
     CourseTask("01.13", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
         Property("equal to the rows, in float32", 1, check_kernel),
-        Property("early rows do not touch later tiles", 1, check_reads))),
+        Property("early rows do not touch later tiles", 1, check_reads),
+        Property("no place outside of the arguments", 1, check_addresses))),
 )

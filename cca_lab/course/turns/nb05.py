@@ -1,12 +1,14 @@
 """What the reader writes in notebook 05_convolutional_memory; rows and tokens count from 0."""
 
+import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import cause_of, describe, need_close
+from cca_lab.course.compare import cause_of, describe, need_close, need_tensor
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
@@ -105,10 +107,131 @@ def dead(answer: Answer, draw: Draw) -> None:
                    why="0/0: a row without a positive number gives every column the same weight")
 
 
+# 05.6: the loops
+Mixing = Callable[[Tensor, Tensor], Tensor]  # keys and values (N, D) -> weights (M, N)
+
+
+def _mixing(draw: Draw, slots: int, width: int) -> Mixing:
+    """Return a compression that depends on where a column stands, on its key and its value."""
+    places, turn = draw.normal(slots, 99), draw.normal(slots, 2 * width)
+
+    def weights(keys: Tensor, values: Tensor) -> Tensor:
+        return (places[:, : len(keys)] + turn @ torch.cat([keys, values], dim=1).T).softmax(1)
+
+    return weights
+
+
+def remember(q: Tensor, k: Tensor, v: Tensor, scale: float, slots: int, segment: int,
+             mixing: Mixing, *, full: Callable[[int, int], bool] = lambda held, slots: held > slots,
+             late: int = 0, own: bool = True) -> Tensor:
+    """Return LoCoCo of one head, row by row; the options are mistakes."""
+    held_k, held_v, rows = k[:0], v[:0], []
+    for i in range(len(q)):
+        if i - late > 0 and (i - late) % segment == 0 and full(len(held_k), slots):
+            weights = mixing(held_k, held_v)
+            held_k, held_v = weights @ held_k, weights @ held_v
+        seen_k, seen_v = held_k, held_v
+        held_k, held_v = torch.cat([held_k, k[i : i + 1]]), torch.cat([held_v, v[i : i + 1]])
+        if own or not len(seen_k):
+            seen_k, seen_v = held_k, held_v
+        rows.append((scale * (seen_k @ q[i])).softmax(0) @ seen_v)
+    return torch.stack(rows)
+
+
+def check_memory(answer: Answer, draw: Draw) -> None:
+    """Sizes at which the usual mistakes differ; the last segment is short."""
+    for length, slots, segment in ((8, 2, 3), (14, 6, 3), (9, 5, 1), (5, 3, 8)):
+        q, k, v = (draw.normal(length, 3) for _ in "qkv")
+        given = (q, k, v, 0.7, slots, segment, _mixing(draw, slots, 3))
+        causes = {
+            "what is held is compressed at every segment, also if it is not more than the slots":
+                remember(*given, full=lambda held, slots: held > 0),
+            "exactly as many columns as slots are compressed too; there is room for them":
+                remember(*given, full=lambda held, slots: held >= slots),
+            "the first row of a segment still reads the old columns; compression comes before it":
+                remember(*given, late=1),
+            "a row does not read its own token": remember(*given, own=False),
+            "nothing is ever compressed": remember(*given, full=lambda held, slots: False),
+        }
+        with case(f"{length} tokens, {slots} slots, segments of {segment}"):
+            need_close(answer(*given), remember(*given), "the output", causes=causes)
+
+
+# 05.7: the table
+def table_of(length: int, slots: int, segment: int, *, offset: bool = True, latest: bool = True,
+             since: bool = True) -> Tensor:
+    """Return the table, counted row by row; the options are mistakes."""
+    firsts = [_columns(row, slots, segment)[1] for row in range(length)]
+    borders = sorted(set(firsts) - {0})
+    raw, rows = len(borders) * slots * offset, []
+    for row, first in enumerate(firsts):
+        n = sum(border <= row for border in borders)
+        rows.append([[max(0, n - 1) * slots * latest, n * slots],
+                     [raw + first * since, raw + row + 1]])
+    return torch.tensor(rows)
+
+
+def check_table(answer: Answer, draw: Draw) -> None:
+    """Every row of several sizes; empty intervals may stand anywhere that does not move back."""
+    for sizes in ((8, 2, 3), (7, 4, 3), (14, 6, 3), (9, 3, 1), (4, 5, 2), (13, 2, 5)):
+        length, slots, segment = sizes
+        wanted = table_of(*sizes)
+        with case(f"{length} tokens, {slots} slots, segments of {segment}"):
+            got = need_tensor(answer(*sizes), (length, 2, 2), "the table", "int").long()
+            results = {
+                "the raw tokens begin at column 0; the slots of all compressions come first":
+                    table_of(*sizes, offset=False),
+                "a row reads the slots of all compressions so far; it reads those of the latest":
+                    table_of(*sizes, latest=False),
+                "the raw tokens that a compression has taken are still read":
+                    table_of(*sizes, since=False),
+            }
+            for row, pairs in enumerate(zip(got.tolist(), wanted.tolist(), strict=True)):
+                for kind, (low, high), right in zip(("slots", "raw tokens"), *pairs, strict=True):
+                    if low > high or range(low, high) != range(*right):
+                        raise Mistake(f"row {row}: the {kind} are the columns [{low}, {high}), "
+                                      f"wanted [{right[0]}, {right[1]})"
+                                      + cause_of(results, partial(torch.equal, got)))
+
+
+def check_rungs(answer: Answer, draw: Draw) -> None:
+    """Attention with the table, on every rung that runs here, against the loop."""
+    from cca_lab.attention import interval_attention
+    from cca_lab.attention.fused import installed
+
+    length, slots, segment = 20, 4, 5
+    q, k, v = (draw.normal(length, 16) for _ in "qkv")
+    mixing, made = _mixing(draw, slots, 16), []
+
+    def watched(keys: Tensor, values: Tensor) -> Tensor:
+        weights = mixing(keys, values)
+        made.append((weights @ keys, weights @ values))
+        return weights
+
+    wanted = remember(q, k, v, 0.25, slots, segment, watched)
+    keys = torch.cat([*(pair[0] for pair in made), k])[None, None]
+    values = torch.cat([*(pair[1] for pair in made), v])[None, None]
+    table = answer(length, slots, segment)[None, None].long()  # (1, 1, L, 2, 2)
+    interpreted = installed() and os.environ.get("TRITON_INTERPRET") == "1"
+    for backend in ("dense", "blocked", *(["triton"] if interpreted else [])):
+        dtype = torch.float32 if backend == "triton" else torch.float64
+        # float32: 16 products and at most 9 weights are added, and rounded once each
+        tolerance = 25 * torch.finfo(dtype).eps if backend == "triton" else 1e-12
+        with case(f"backend {backend}"):
+            got = interval_attention(q[None, None].to(dtype), keys.to(dtype), values.to(dtype),
+                                     table, backend=backend)
+            need_close(got[0, 0].to(wanted), wanted, "the output", tolerance=tolerance)
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("05.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
         Property("equal to counting token by token", 1, reads),)),
     CourseTask("05.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
         Property("a mean of the columns with positive numbers", 1, weights),
         Property("a row without a positive number becomes the plain mean", 1, dead))),
+    CourseTask("05.6", "attend_memory", "LoCoCo as loops", 12, 4, 5, (
+        Property("equal to the definition, row by row", 1, check_memory),)),
+    CourseTask("05.7", "memory_table", "LoCoCo as a table of intervals", 10, 4, 5, (
+        Property("the columns of the definition", 1, check_table),
+        Property("every rung that runs here equals the loop", 1, check_rungs))),
 )

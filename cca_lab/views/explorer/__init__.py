@@ -9,6 +9,5 @@ draws it.
 """
 
 from cca_lab.views.explorer.explorer import Explorer, explore, explore_tensors
-from cca_lab.views.explorer.moving import Moving, moving
 
-__all__ = ["Explorer", "Moving", "explore", "explore_tensors", "moving"]
+__all__ = ["Explorer", "explore", "explore_tensors"]

@@ -31,12 +31,12 @@ def rows(end=1, divided=True):
 
 
 def in_tiles(q, k, v, scale, height, width, *, corrected=True, masked=True, end=None, divided=True,
-             log2=False, exp=torch.exp, padding=False):
+             log2=False, exp=torch.exp, zero=False):
     """Tiles, right or with mistakes; `log2` scales the scores for exp2."""
     out = []
     for first in range(0, len(q), height):
         tile = torch.arange(first, min(first + height, len(q)))
-        top = torch.full((len(tile), 1), -math.inf, dtype=q.dtype)
+        top = torch.full((len(tile), 1), 0.0 if zero else -math.inf, dtype=q.dtype)
         total, sums = torch.zeros_like(top), q.new_zeros(len(tile), v.shape[1])
         last = first + height if end is None else end(first, height)
         for start in range(0, min(len(q), last), width):
@@ -49,8 +49,6 @@ def in_tiles(q, k, v, scale, height, width, *, corrected=True, masked=True, end=
             weights = exp(scores - new)
             total, top = factor * total + weights.sum(1, keepdim=True), new
             sums = factor * sums + weights @ v[columns]
-        if padding:  # the keys behind the end, all with the score 0
-            total = total + (-len(q) % width) * exp(-top)
         out.append(sums / total if divided else sums)
     return torch.cat(out)
 
@@ -139,6 +137,7 @@ WRONG = {
         "no mask": (tiled(masked=False), "need a mask"),
         "not the diagonal": (tiled(end=lambda first, height: max(1, first)), "left out"),
         "not divided": (tiled(divided=False), "nothing is divided"),
+        "from zero": (tiled(zero=True), "begins at -inf"),
         "all tiles": (tiled(end=lambda first, height: 10**6), "stop before the tiles"),
         "the whole matrix": (lambda *answer: hidden(-math.inf)(*answer[:4]),
                              "as many as all scores"),
@@ -146,7 +145,6 @@ WRONG = {
     "01.13": {
         "exp": (kernel(exp=torch.exp), "take exp2"),
         "no log2": (kernel(log2=False), "not multiplied by log2"),
-        "padding keys": (kernel(padding=True), "behind the end"),
         "not corrected": (kernel(corrected=False), "not corrected"),
         "no mask": (kernel(masked=False), "need a mask"),
         "all tiles": (kernel(end=lambda first, height: 10**6), "end the loop over key tiles"),

@@ -1,6 +1,10 @@
 """Wrong answers to the turns of notebook 05_convolutional_memory."""
 
+from functools import partial
+
 import torch
+
+from cca_lab.course.turns.nb05 import remember, table_of
 
 
 def _columns(*, always=False, least=1, slots_count=True, late=0):
@@ -39,5 +43,18 @@ WRONG = {
         "one for all":
             (lambda W: _ratio(W.relu()) if (W > 0).any(1).all()
              else torch.full_like(W, 1 / W.shape[1]), "all rows even"),
+    },
+    "05.6": {
+        "always": (partial(remember, full=lambda held, slots: held > 0), "at every segment"),
+        "exactly": (partial(remember, full=lambda held, slots: held >= slots), "room for them"),
+        "late": (partial(remember, late=1), "compression comes before it"),
+        "own": (partial(remember, own=False), "its own token"),
+        "never": (partial(remember, full=lambda held, slots: False), "ever compressed"),
+    },
+    "05.7": {
+        "offset": (partial(table_of, offset=False), "slots of all compressions come first"),
+        "all slots": (partial(table_of, latest=False), "those of the latest"),
+        "all raw": (partial(table_of, since=False), "still read"),
+        "a list": (lambda length, slots, segment: [], "wanted a tensor"),
     },
 }

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from cca_lab import CCA, DGA, H2O, LoCoCo, StreamingLLM
-from cca_lab.views.explorer import moving
 from cca_lab.views.explorer.figure import POOLED
+from cca_lab.views.explorer.moving import moving
 
 MECHANISMS = [CCA(group=2, window=2), DGA(group=2, gamma=0.25), LoCoCo(slots=3, segment=4),
               StreamingLLM(sinks=2, recent=3), H2O(heavy=2, recent=2)]

@@ -3,7 +3,7 @@
 import pytest
 
 from cca_lab import CCA
-from cca_lab.views.explorer import moving
+from cca_lab.views.explorer.moving import moving
 from tests.views.explorer.browser import MARKS
 
 pytestmark = MARKS

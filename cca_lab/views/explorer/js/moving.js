@@ -2,13 +2,13 @@
 
 const STEP_MS = 700, CELL_MOST = 46, LANE_HIGH = 18, TOKEN_HIGH = 26, SIDE = 4;
 
-/** @returns {Element} an element, or one of SVG where `svg` says so, with attributes and children. */
+/** @returns {Element} an element, of SVG where `svg` says so, with attributes and children. */
 function made(name, attributes, children = [], svg = false) {
-  const one = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) :
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) :
     document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);
-  one.append(...children);
-  return one;
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
 }
 
 /**
