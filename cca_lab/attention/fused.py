@@ -1,5 +1,6 @@
 """Limits of the fast backends; nothing here imports triton, which exists for Linux only."""
 
+import os
 from importlib.util import find_spec
 
 import torch
@@ -14,12 +15,18 @@ def installed() -> bool:
     return find_spec("triton") is not None
 
 
+def interpreted() -> bool:
+    """Return whether kernels run on the CPU: interpreted by triton or, without it, by the lab."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
 def require_triton() -> None:
-    """Raise ValueError if triton is not installed; called before any kernel module is imported."""
-    if not installed():
+    """Raise ValueError if no kernel can run; called before any kernel module is imported."""
+    if not (installed() or interpreted()):
         raise ValueError(
             "triton is not installed, which the kernels are written in; on Linux, `pip install "
-            'triton`; elsewhere take backend="auto", which does without')
+            "triton`; elsewhere set TRITON_INTERPRET=1 before Python starts, and the lab "
+            'interprets them on the CPU, or take backend="auto", which does without')
 
 
 def fused(x: Tensor) -> bool:

@@ -113,9 +113,10 @@ def check_triton() -> Check:
     try:
         import triton  # noqa: F401  (only to see whether it is present)
     except ImportError:
+        instead = "the lab's own interpreter runs kernels (TRITON_INTERPRET=1)"
         if sys.platform == "linux":
-            return Check("Triton", WARN, "not importable: no kernels, PyTorch paths only", INSTALL)
-        return Check("Triton", OK, f"not made for {platform.system()}; PyTorch paths only")
+            return Check("Triton", WARN, f"not importable; {instead}", INSTALL)
+        return Check("Triton", OK, f"not made for {platform.system()}; {instead}")
     if os.environ.get("TRITON_INTERPRET") == "1":
         return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): correct, but slow")
     if torch.cuda.is_available():

@@ -97,18 +97,18 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
     handle.update(Pretty(f"{title}: {done} of {total} done"))
 
 
-def interpret_kernels() -> bool:
-    """Set this process to interpret Triton kernels on the CPU; return whether Triton is installed.
+def interpret_kernels() -> None:
+    """Set this process to interpret kernels on the CPU, without Triton by the lab's interpreter.
 
     Call it in the first cell: Triton reads the setting when it, or PyTorch, imports it.
     """
-    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+    from cca_lab.attention.fused import installed, interpreted
+
+    if "triton" in sys.modules and not interpreted():
         raise RuntimeError(
             "triton was imported already, to compile kernels; restart the notebook's kernel and "
             "run its cells from the first, which calls interpret_kernels()")
     os.environ["TRITON_INTERPRET"] = "1"
-    from cca_lab.attention.fused import installed
-
     if not installed():
-        print("Triton exists for Linux only: the cells that run its kernels are skipped.")
-    return installed()
+        print("Triton is not installed, which exists for Linux only: the lab's own interpreter "
+              "runs the kernels.")

@@ -18,7 +18,7 @@ def trace(function: Callable[..., Any], *inputs: Any, show: Sequence[str] = (),
     """Run a function that launches a kernel, say what is wrong with its accesses, and draw them.
 
     Args:
-        function: starts the programs, in Triton's interpreter. One that is not written yet is not
+        function: starts the programs, which are interpreted. One that is not written yet is not
             drawn.
         inputs: what it is called with.
         show: arguments of the kernel to draw, a panel each; all two-dimensional ones by default.

@@ -24,7 +24,7 @@ def run(program: str) -> subprocess.CompletedProcess:
 def test_kernels_are_interpreted_after_the_call():
     done = run(
         "from cca_lab.views.notebook_tools import interpret_kernels\n"
-        "assert interpret_kernels() and interpret_kernels()\n"
+        "interpret_kernels()\ninterpret_kernels()\n"
         "import torch\n"
         "from cca_lab.mechanisms import Full\n"
         "x = torch.randn(1, 1, 5, 4)\n"
@@ -52,9 +52,9 @@ def test_without_triton_it_says_so_and_goes_on():
         "from importlib import util\nfind = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'triton' else find(name, *rest)\n"
         "from cca_lab.views.notebook_tools import interpret_kernels\n"
-        "assert interpret_kernels() is False")
+        "interpret_kernels()")
     assert done.returncode == 0, done.stderr
-    assert "Linux only" in done.stdout
+    assert "the lab's own interpreter runs the kernels" in done.stdout
 
 
 PTX = """.version 8.7

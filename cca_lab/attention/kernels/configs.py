@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-import triton
-
 from cca_lab.attention.fused import LARGEST_HEAD_DIM
+from cca_lab.attention.kernels.language import triton
 
 
 class Blocks(NamedTuple):

@@ -8,14 +8,13 @@ partial outputs o_s with log-normalisers l_s merge exactly:
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from cca_lab.attention.fused import needs_gradient
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import decode_blocks, padded
 from cca_lab.attention.kernels.interval_forward import fold, matmul
+from cca_lab.attention.kernels.language import tl, triton
 
 LEAST_KEYS = 256  # keys of a split: with fewer, the merge would cost more than is gained
 MERGED_AT_ONCE = 16  # partial outputs in one tile of the merge

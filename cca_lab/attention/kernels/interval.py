@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from cca_lab.attention.fused import refuse_second_derivative
@@ -15,6 +14,7 @@ from cca_lab.attention.kernels.interval_backward import (
     interval_backward_rows,
 )
 from cca_lab.attention.kernels.interval_forward import interval_forward
+from cca_lab.attention.kernels.language import triton
 from cca_lab.attention.kernels.launch import LOG2_E
 
 _BOUNDS = TensorCache()

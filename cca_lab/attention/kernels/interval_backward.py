@@ -10,10 +10,9 @@ column kernel goes through it in the same three phases as the forward kernel thr
 sums over the query heads of its KV head: no atomic additions, results reproducible bit for bit.
 """
 
-import triton
-import triton.language as tl
 
 from cca_lab.attention.kernels.interval_forward import matmul, span_of_rows, split_phases
+from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit

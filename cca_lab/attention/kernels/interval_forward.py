@@ -11,8 +11,7 @@ Columns outside are never read. A row that has seen no column yet keeps the maxi
 exponents are then computed relative to 0, so that -inf - (-inf) does not occur.
 """
 
-import triton
-import triton.language as tl
+from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit

@@ -1,16 +1,13 @@
 """What launches share: where kernels run, which tensors they accept, their output buffers."""
 
-import os
-
 import torch
 from torch import Tensor
-from triton.runtime.driver import driver
 
-from cca_lab.attention.fused import KERNEL_DTYPES, LARGEST_HEAD_DIM
+from cca_lab.attention.fused import KERNEL_DTYPES, LARGEST_HEAD_DIM, interpreted
 
 LOG2_E = 1.4426950408889634
 # read once: Triton reads it when kernels are defined
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = interpreted()
 
 
 def check_tensor(name: str, x: Tensor) -> None:
@@ -18,8 +15,7 @@ def check_tensor(name: str, x: Tensor) -> None:
     if x.dtype not in KERNEL_DTYPES:
         raise ValueError(
             f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate "
-            "in "
-            'float32, so take backend="dense" or "blocked" for float64')
+            'in float32, so take backend="dense" or "blocked" for float64')
     if x.shape[-1] > LARGEST_HEAD_DIM:
         raise ValueError(
             f"{name}: got head_dim {x.shape[-1]}, wanted at most {LARGEST_HEAD_DIM}; larger tiles "
@@ -38,7 +34,11 @@ def check_device(x: Tensor) -> None:
 
 def backend_name() -> str:
     """Return "cuda" or "hip", which selects block sizes; the interpreter has those of "cuda"."""
-    return "cuda" if INTERPRETED else driver.active.get_current_target().backend
+    if INTERPRETED:
+        return "cuda"
+    from triton.runtime.driver import driver
+
+    return driver.active.get_current_target().backend
 
 
 def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

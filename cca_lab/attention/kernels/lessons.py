@@ -3,11 +3,10 @@
 It shows what a tile contains where it reaches beyond the elements that may be read.
 """
 
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from cca_lab.attention.kernels import launch
+from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit

@@ -3,12 +3,12 @@
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import padded
+from cca_lab.attention.kernels.language import triton
 from cca_lab.attention.kernels.pooling_kernels import pooling_backward, pooling_forward
 
 WARPS = {16: 1, 32: 1, 64: 2}  # by padded head dim, else 4: a group is one small tile of g rows

@@ -9,8 +9,7 @@ power of two. R_t combines the two halves of a key: (R k)[d] = cos[d] k[d] + sig
 half], so the program loads the keys a second time with their halves exchanged.
 """
 
-import triton
-import triton.language as tl
+from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit

@@ -10,13 +10,12 @@ mB, the ranges of all diagonals are the same for every block, so they are merged
 """
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import padded, vertical_slash_blocks
 from cca_lab.attention.kernels.interval_forward import attend_columns, fold, matmul, split_phases
+from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit

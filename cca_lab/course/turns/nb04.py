@@ -1,6 +1,5 @@
 """What the reader writes in notebook 04_dynamic_groups; rows, tokens and groups count from 0."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -258,7 +257,7 @@ def _why(kind: str, row: int, low: int, high: int, closed: list[int], groups: li
 def check_rungs(answer: Answer, draw: Draw) -> None:
     """Attention with the table, on every rung that runs here, against the loop."""
     from cca_lab.attention import interval_attention
-    from cca_lab.attention.fused import installed
+    from cca_lab.attention.fused import interpreted
 
     q, k, v = (draw.normal(20, 16) for _ in "qkv")
     focal, groups = _division(draw, 20, 3)
@@ -272,8 +271,7 @@ def check_rungs(answer: Answer, draw: Draw) -> None:
                for x, pooled in ((k, keys), (v, values))]
     wanted = attend(q, k, v, 0.25, focal, groups)
     table = answer(20, focal, groups)[None, None].long()  # (1, 1, L, 3, 2)
-    interpreted = installed() and os.environ.get("TRITON_INTERPRET") == "1"
-    for backend in ("dense", "blocked", *(["triton"] if interpreted else [])):
+    for backend in ("dense", "blocked", *(["triton"] if interpreted() else [])):
         dtype = torch.float32 if backend == "triton" else torch.float64
         # float32: 16 products and up to 20 weights are added, and rounded once each
         tolerance = 36 * torch.finfo(dtype).eps if backend == "triton" else 1e-12

@@ -1,6 +1,5 @@
 """What the reader writes in notebook 05_convolutional_memory; rows and tokens count from 0."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -197,7 +196,7 @@ def check_table(answer: Answer, draw: Draw) -> None:
 def check_rungs(answer: Answer, draw: Draw) -> None:
     """Attention with the table, on every rung that runs here, against the loop."""
     from cca_lab.attention import interval_attention
-    from cca_lab.attention.fused import installed
+    from cca_lab.attention.fused import interpreted
 
     length, slots, segment = 20, 4, 5
     q, k, v = (draw.normal(length, 16) for _ in "qkv")
@@ -212,8 +211,7 @@ def check_rungs(answer: Answer, draw: Draw) -> None:
     keys = torch.cat([*(pair[0] for pair in made), k])[None, None]
     values = torch.cat([*(pair[1] for pair in made), v])[None, None]
     table = answer(length, slots, segment)[None, None].long()  # (1, 1, L, 2, 2)
-    interpreted = installed() and os.environ.get("TRITON_INTERPRET") == "1"
-    for backend in ("dense", "blocked", *(["triton"] if interpreted else [])):
+    for backend in ("dense", "blocked", *(["triton"] if interpreted() else [])):
         dtype = torch.float32 if backend == "triton" else torch.float64
         # float32: 16 products and at most 9 weights are added, and rounded once each
         tolerance = 25 * torch.finfo(dtype).eps if backend == "triton" else 1e-12

@@ -1,6 +1,5 @@
 """What the reader writes in notebook 06: H2O's eviction, blocks, and a table of intervals."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,18 +27,12 @@ def _loop(q: Tensor, k: Tensor, v: Tensor, reads: list[list[int]]) -> Tensor:
                         for row, read in enumerate(reads)])
 
 
-def _interpreted() -> bool:
-    """Return whether kernels run here, on the CPU."""
-    from cca_lab.attention.fused import installed
-
-    return installed() and os.environ.get("TRITON_INTERPRET") == "1"
-
-
 def _on_every_rung(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, wanted: Tensor) -> None:
     """Compare attention over the intervals of a table, (L, n, 2), with the loop's result."""
     from cca_lab.attention import interval_attention
+    from cca_lab.attention.fused import interpreted
 
-    for backend in ("dense", "blocked", *(["triton"] if _interpreted() else [])):
+    for backend in ("dense", "blocked", *(["triton"] if interpreted() else [])):
         dtype = torch.float32 if backend == "triton" else torch.float64
         one_q, one_k, one_v = (x[None, None].to(dtype) for x in (q, keys, values))
         with case(f"backend {backend}"):
@@ -52,8 +45,10 @@ def _on_every_rung(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, wante
 
 def _against(mechanism: Mechanism, inputs: Sequence[Tensor], got: Tensor, **options: Any) -> None:
     """Compare the loop's rows of one head, (L, D), with every form of the mechanism."""
+    from cca_lab.attention.fused import interpreted
+
     for backend in mechanism.backends:
-        if backend in ("dense", "blocked") or backend == "triton" and _interpreted():
+        if backend in ("dense", "blocked") or backend == "triton" and interpreted():
             dtype = torch.float32 if backend == "triton" else torch.float64
             form = type(mechanism)(**mechanism.options() | {"backend": backend})
             with case(f"your loop against {mechanism.title}, backend {backend}"):

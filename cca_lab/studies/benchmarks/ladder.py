@@ -1,6 +1,5 @@
 """A mechanism's rungs side by side, each checked against the loops."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -55,6 +54,5 @@ def _is_there(backend: str) -> bool:
     if backend == "native":
         return native.available()
     if backend == "triton":
-        return fused.installed() and (torch.cuda.is_available()
-                                      or os.environ.get("TRITON_INTERPRET") == "1")
+        return fused.interpreted() or fused.installed() and torch.cuda.is_available()
     return True

@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 
+from cca_lab.attention.kernels.language import tl, triton
 from cca_lab.attention.kernels.tracing import traced
 from cca_lab.views.tracing import trace
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(),
-                                reason="addresses are watched in the interpreter only")
+                                reason="accesses are watched in the interpreter only")
 
 
 @triton.jit
@@ -40,7 +39,7 @@ def test_a_right_kernel_has_no_flaw():
 
 
 @pytest.mark.parametrize("wrong, words", [
-    ({"masked": False}, "program 2 loads 2 places outside of every argument: x = tl.load(X + "),
+    ({"masked": False}, "program 2 loads 2 elements outside of X: x = tl.load(X + "),
     ({"twice": True}, "program 0 loads 4 elements of X more than once: x += tl.load("),
     ({"last": 9}, "OUT: 1 of 10 elements are never written, first element 9"),
 ])

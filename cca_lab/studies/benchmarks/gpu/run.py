@@ -7,7 +7,6 @@ Without a GPU it runs only under Triton's interpreter, at tiny sizes, which meas
 
 import importlib
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 
+from cca_lab.attention.fused import interpreted
 from cca_lab.files import check_folder
 from cca_lab.reporting import machine, write_json
 from cca_lab.settings import REQUIRED, option
@@ -41,12 +41,11 @@ class GpuBench(Study):
 
     def run(self) -> dict[str, Any]:
         """Run every section; compare the results with the targets, print and draw them."""
-        interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-        if not torch.cuda.is_available() and not interpreted:
+        if not torch.cuda.is_available() and not interpreted():
             raise ValueError(
                 "gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a "
                 "GPU is, or with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
-        sizes, out = self.sizes or (TOY if interpreted else REAL), check_folder(Path(self.out))
+        sizes, out = self.sizes or (TOY if interpreted() else REAL), check_folder(Path(self.out))
         start, sections = perf_counter(), {}
         for name, limit in LIMITS.items():
             print(f"{name}: at most {limit + GRACE:.0f} s", flush=True)
