@@ -296,3 +296,15 @@ def test_minutes_and_difficulty_are_those_of_the_registry():
     for wrong in ("6 minutes, difficulty 1", "5 minutes, difficulty 2", "5 minutes"):
         made.cells[1].source = f"**Your turn ({wrong} of 5).** Write it."
         assert len(turn_breaks(made)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["01", "03"])
+def test_where_triton_does_not_exist_the_lab_runs_the_kernels(number, monkeypatch):
+    [path] = [path for path in NOTEBOOKS if path.stem.startswith(number)]
+    made = nbformat.read(path, as_version=4)
+    monkeypatch.setenv("PYTHONPATH", str(files.repository() / "tests" / "without_triton"))
+    assert execute(made) is None
+    printed = "".join(output.get("text", "") for cell in made.cells if cell.cell_type == "code"
+                      for output in cell.outputs)
+    assert "the lab's own interpreter runs the kernels" in printed

@@ -104,7 +104,7 @@ def interpret_kernels() -> None:
     """
     from cca_lab.attention.fused import installed, interpreted
 
-    if "triton" in sys.modules and not interpreted():
+    if sys.modules.get("triton") is not None and not interpreted():
         raise RuntimeError(
             "triton was imported already, to compile kernels; restart the notebook's kernel and "
             "run its cells from the first, which calls interpret_kernels()")

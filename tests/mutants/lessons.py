@@ -1,10 +1,8 @@
 """Slips in the kernels' online softmax, each installed by a function that takes monkeypatch."""
 
-import triton
-import triton.language as tl
-
 from cca_lab.attention.kernels import interval, interval_forward
 from cca_lab.attention.kernels.interval_forward import matmul
+from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit

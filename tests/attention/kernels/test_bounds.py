@@ -1,11 +1,9 @@
 """No kernel reads or writes outside of its arguments; the sanitizer notices every missing mask."""
 
 import itertools
-from contextlib import suppress
 
 import pytest
 import torch
-from triton.runtime.interpreter import InterpretedFunction, InterpreterError
 
 from cca_lab.attention.kernels import (
     decode,
@@ -15,6 +13,7 @@ from cca_lab.attention.kernels import (
     pooling_kernels,
     vertical_slash,
 )
+from cca_lab.attention.kernels.tile_language import Argument
 from tests.attention.kernels import (
     sanitizer,
     test_decode,
@@ -25,7 +24,7 @@ from tests.attention.kernels import (
 from tests.attention.kernels.bench import DEVICE, check_interval_attention, guarded
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(),
-                                reason="addresses are watched in the interpreter only")
+                                reason="accesses are watched in the interpreter only")
 
 
 def interval_attention() -> None:
@@ -71,7 +70,8 @@ CAMPAIGNS = {decode: decoding, interval_backward: interval_attention,
              lessons: taught, pooling_kernels: pooling, vertical_slash: vertical}
 KERNELS = {f"{module.__name__.rpartition('.')[2]}.{name}": (kernel, campaign)
            for module, campaign in CAMPAIGNS.items() for name, kernel in vars(module).items()
-           if isinstance(kernel, InterpretedFunction) and kernel.fn.__module__ == module.__name__}
+           if isinstance(kernel, type(lessons.causal_softmax))
+           and kernel.fn.__module__ == module.__name__}
 HARMLESS = {("vertical_slash.attend_gathered",
              1): "a lane without a column has column 0, whose entry exists"}
 PLANTED = [(name, number) for name, (kernel, _) in KERNELS.items()
@@ -83,20 +83,23 @@ PLANTED = [(name, number) for name, (kernel, _) in KERNELS.items()
 def test_nothing_outside_is_touched(campaign):
     with sanitizer.watched() as watch:
         campaign()
-    assert watch.reports == [] and watch.lanes > 1000
+    assert watch.lanes > 1000
 
 
 @pytest.mark.parametrize(("name", "number"), PLANTED)
 def test_every_mask_that_is_left_out_is_found(name, number):
     kernel, campaign = KERNELS[name]
-    with sanitizer.watched(stop=True) as watch, sanitizer.unmasked(kernel, number):
-        # the result may be wrong before an address is
-        with suppress(AssertionError, InterpreterError):
+    noticed = False
+    with sanitizer.watched(), sanitizer.unmasked(kernel, number):
+        try:
             campaign()
-    assert bool(watch.reports) == ((name, number) not in HARMLESS)
+        except IndexError:
+            noticed = True
+        except AssertionError:  # the result may be wrong before a lane is outside
+            pass
+    assert noticed == ((name, number) not in HARMLESS)
 
 
 def test_a_view_does_not_allow_what_lies_around_it():
     x = torch.zeros(4, 6, device=DEVICE)[1:3, :4]
-    low, high = sanitizer.room_of(x)
-    assert (low - x.untyped_storage().data_ptr(), high - low) == (6 * 4, (6 + 3 + 1) * 4)
+    assert len(Argument.of("x", x).memory) == 6 + 3 + 1
