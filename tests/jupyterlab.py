@@ -175,3 +175,10 @@ def write_over(page: Any, name: str, old: list[str], new: list[str]) -> str:
             page.keyboard.press("Enter")
         page.keyboard.type(text)
     return page.evaluate("() => window.panel.content.activeCell.model.sharedModel.getSource()")
+
+
+def paste(page: Any, name: str, source: str) -> None:
+    """Exchange what a cell holds for another text, as from the clipboard."""
+    cell(page, name).locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(source)

@@ -170,6 +170,24 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     assert said == "03.2 The core of one group: done"
 
 
+# A reader who climbs a whole ladder
+
+def test_a_ladder_written_in_the_browser(page):
+    """Catches a check that is never content, and a rung that needs more than the cells above."""
+    number, rungs = "01", ("01.2", "01.3", "01.10", "01.13")
+    notebook = nbformat.read(files.notebooks_folder() / NAMES[number], as_version=4)
+    solutions = {turn: (cell.id, solution_of(cell.source)[-1]) for cell in notebook.cells
+                 for turn in rungs if f'your_turn("{turn}"' in cell.source}
+    page.evaluate(jupyterlab.OPEN, NAMES[number])
+    jupyterlab.run_all(page)
+    for name, solution in solutions.values():
+        assert NOT_WRITTEN in jupyterlab.shown(page, name)
+        jupyterlab.paste(page, name, solution)
+        assert jupyterlab.run(page, name).endswith(": done"), jupyterlab.shown(page, name)
+    table = jupyterlab.run(page, "my-work")
+    assert table.count(" done") == len(rungs), table
+
+
 # A reader who moves a slider
 
 def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
