@@ -5,7 +5,9 @@ Marks come from `cca_lab.course.grading`, which runs the submission in a process
 
 import ast
 import inspect
+import json
 import os
+import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 from cca_lab.course import wire
 from cca_lab.course.registry import task_of
 from cca_lab.course.tasks import Answer, CourseTask, Mark, marks_of
+from cca_lab.files import notebooks_folder
 from cca_lab.views.reader import written
 
 PACKAGE = "cca_lab"
@@ -72,10 +75,27 @@ def your_turn(task_id: str, answer: Answer) -> None:
         print(f"{task_id} {task.title}: not written yet; hints and a solution are folded below")
         return
     wrong = [mark for mark in marks if not mark.full]
-    written(task_id, task.title, not wrong)
+    written(task_id, task.title, not wrong, copied=not wrong and _is_folded_solution(task_id))
     print("\n".join([f"{task_id} {task.title}", *lines_of(map(row_of, marks), marked=False)])
           if wrong else f"{task_id} {task.title}: done", flush=True)
     raise_what(task_id, wrong)
+
+
+def _is_folded_solution(task_id: str) -> bool:
+    """Say whether the cell that runs is a turn's folded solution, whatever its layout and comments.
+
+    The committed notebooks show their solutions between two marks, and are no copies.
+    """
+    session = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cell = session.user_ns.get("In", [""])[-1] if session else ""
+    if not cell or "### BEGIN SOLUTION" in cell:
+        return False
+    call = f'your_turn("{task_id}"'
+    for path in notebooks_folder().glob(f"{task_id.split('.')[0]}_*.ipynb"):
+        sources = ("".join(made["source"]) for made in json.loads(path.read_text("utf-8"))["cells"])
+        solved = next((source for source in sources if call in source), "")
+        return ast.dump(ast.parse(cell)) == ast.dump(ast.parse(solved))
+    return False
 
 
 def points(task_id: str, answer: Answer | str | Path) -> float:

@@ -22,6 +22,7 @@ class _Entry:
     guess: Guess | None = None
     actual: Guess | None = None
     done: bool | None = None
+    copied: bool = False
     skipped: bool = False
     tempting: dict[Guess, str] = field(default_factory=dict)
 
@@ -84,18 +85,25 @@ def reveal(name: str, actual: Any) -> None:
     print("\n".join(lines))
 
 
-def written(name: str, what: str, done: bool | None) -> None:
-    """Note how a "your turn" cell stands: True is right, False not yet, None not begun."""
-    kept = name in _entries and _entries[name].done  # what was right once stays done
-    _entries[name] = _Entry(what, done=kept or done)
+def written(name: str, what: str, done: bool | None, *, copied: bool = False) -> None:
+    """Note how a "your turn" cell stands: True is right, False not yet, None not begun.
+
+    What was right once stays done. `copied` says that it is the folded solution.
+    """
+    before = _entries.get(name)
+    if before is None or not before.done:
+        _entries[name] = _Entry(what, done=done, copied=copied)
+    elif done and not copied:
+        before.copied = False
 
 
 def climbed(turns: Mapping[str, str]) -> set[str]:
-    """Return the forms of a mechanism that the reader wrote: those whose turn is done.
+    """Return the forms of a mechanism that the reader wrote: those whose turn is done, not copied.
 
     `turns` names the turn of each form, such as {"loops": "03.6"}.
     """
-    return {form for form, name in turns.items() if name in _entries and _entries[name].done}
+    entries = {form: _entries[name] for form, name in turns.items() if name in _entries}
+    return {form for form, entry in entries.items() if entry.done and not entry.copied}
 
 
 def my_work() -> None:
@@ -133,8 +141,8 @@ def distance(guess: Guess, actual: Guess) -> str:
 
 def _row(entry: _Entry) -> tuple[str, str, str]:
     if entry.guess is None and entry.actual is None:
-        return {True: ("done", "", ""), False: ("not right yet", "", ""),
-                None: ("-", "", "")}[entry.done]
+        return ({True: "done", False: "not right yet", None: "-"}[entry.done], "",
+                "the folded solution" if entry.copied else "")
     yours = "-" if entry.guess is None else _shown(entry.guess)
     came = "-" if entry.actual is None else _shown(entry.actual)
     if entry.guess is None or entry.actual is None:

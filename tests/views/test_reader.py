@@ -1,5 +1,8 @@
 """What a reader guesses and writes: how far off it is, the table, the "your turn" cells."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -152,3 +155,34 @@ def test_a_form_is_climbed_once_its_turn_is_done(turn, capsys):
     assert reader.climbed({"loops": "99.1"}) == set()
     cell.your_turn("99.1", lambda x: 2 * x)
     assert reader.climbed({"loops": "99.1", "dense": "99.2"}) == {"loops"}
+
+
+SOLVED = 'def double(x):\n    """Twice."""\n    {}return x + x{}\n\n\nyour_turn("99.1", double)'
+
+
+@pytest.mark.parametrize("typed, marked", [
+    (SOLVED.format("", ""), False),
+    (SOLVED.format("# mine\n    ", "  # honestly"), False),
+    (SOLVED.format("", "").replace("x + x", "2 * x"), True),
+    (SOLVED.format("### BEGIN SOLUTION\n    ", "\n    ### END SOLUTION"), True),
+], ids=["copied", "copied, with comments", "another way", "the committed notebook"])
+def test_a_rung_that_is_copied_is_not_marked(typed, marked, turn, tmp_path, monkeypatch, capsys):
+    """The mutant that compares text calls a copy with a comment the reader's own."""
+    committed = SOLVED.format("### BEGIN SOLUTION\n    # Hint: add.\n    ",
+                              "\n    ### END SOLUTION")
+    (tmp_path / "99_test.ipynb").write_text(json.dumps({"cells": [{"source": [committed]}]}))
+    monkeypatch.setattr(cell, "notebooks_folder", lambda: tmp_path)
+    session = SimpleNamespace(user_ns={"In": ["", typed]})
+    monkeypatch.setattr("IPython.get_ipython", lambda: session)
+    cell.your_turn("99.1", lambda x: 2 * x)
+    assert reader.climbed({"loops": "99.1"}) == ({"loops"} if marked else set())
+    my_work()
+    assert ("the folded solution" in capsys.readouterr().out) != marked
+
+
+def test_a_copy_does_not_unmark_what_was_written_and_is_made_good_by_writing():
+    for copies, marked in (((False, True), True), ((True, False), True), ((True, True), False)):
+        reader._entries.clear()
+        for copied in copies:
+            reader.written("99.1", "title", True, copied=copied)
+        assert bool(reader.climbed({"loops": "99.1"})) == marked
