@@ -8,7 +8,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from cca_lab.course.registry import TURNS
-from cca_lab.course.release import BEGIN, solution_of
+from cca_lab.course.release import BEGIN, END, solution_of
 from cca_lab.views import pages, walkthrough
 from cca_lab.views.execution import is_run
 from cca_lab.views.notebook_tools import CHECK_TYPE
@@ -89,6 +89,10 @@ def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
                           flags=re.MULTILINE)
     breaks += [f"no minutes in {line!r}"
                for line in headings if not re.search(r"\(\d+ min\)$", line)]
+    said = sum(map(int, re.findall(r"^## .*\((\d+) min\)$", "\n".join(headings), re.MULTILINE)))
+    minutes = reading_minutes(notebook)
+    if abs(said - minutes) > max(2, 0.2 * minutes):
+        breaks.append(f"its headings say {said} minutes to read, by the count it is {minutes:.0f}")
     if not any(cell.source.startswith("## You can now")
                for cell in notebook.cells) or "my_work()" not in code[-1]:
         breaks.append("no section 'You can now', or no my_work() in the last cell")
@@ -99,6 +103,24 @@ def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
             if "image/png" in output.get("data", {}) and not alt:
                 breaks.append("a picture without alt text")
     return breaks
+
+
+def reading_minutes(notebook: NotebookNode) -> float:
+    """Return how long a notebook takes to read: 180 words, 15 lines of code or 2 pictures a minute.
+
+    What the reader writes, imports and lines of brackets are not counted.
+    """
+    minutes = 0.0
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            minutes += len(cell.source.split()) / 180
+            continue
+        lines = re.sub(f"{BEGIN}.*?{END}", "", cell.source, flags=re.DOTALL).split("\n")
+        read = [line for line in lines
+                if re.search(r"\w\w", line) and not re.match(r"\s*(import|from) ", line)]
+        pictures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
+        minutes += len(read) / 15 + pictures / 2
+    return minutes
 
 
 def turn_breaks(notebook: NotebookNode) -> list[str]:

@@ -212,7 +212,7 @@ def read_by_hand():
     for cell in made.cells[-3:-1]:
         cell.outputs = [new_output("stream", text="07.4: done\n")]
     made.cells[2].metadata.tags = made.cells[-1].metadata.tags = ["trained"]
-    made.cells[1:1] = [new_markdown_cell("## 1 First (3 min)"), new_markdown_cell("## You can now")]
+    made.cells[1:1] = [new_markdown_cell("## 1 First (1 min)"), new_markdown_cell("## You can now")]
     return made
 
 
@@ -222,6 +222,7 @@ UNREADABLE = {
     "two to fourteen": lambda made: made.cells.pop(-2),
     "begin with 07": lambda made: made.cells[-2].update(source='your_turn("08.5", two)'),
     "not done": lambda made: made.cells[-2].update(outputs=[]),
+    "by the count": lambda made: made.cells[1].update(source="## 1 First (9 min)"),
     "no minutes": lambda made: made.cells[1].update(source="## 1 First"),
     "You can now": lambda made: made.cells[2].update(source="## Good bye"),
     "repeats trained": lambda made: made.cells[-1].metadata.update(tags=[]),

@@ -30,7 +30,6 @@ from cca_lab.views.figures.style import (
 
 POOLED = LinearSegmentedColormap.from_list("pooled", ["#FCEFD3", CORE])
 _SMALL = 2.3  # side of a small panel in inches
-_LINE = 0.14  # height of a column's line in inches
 _RAW_FROM = 1 - 1e-4  # a coverage above this is a raw token
 LEAST_SHARE = 1e-9  # a smaller share of a token is rounding error
 _CELL, _ROW = 0.62, 0.32  # width of an entry and height of a row, in inches
@@ -65,31 +64,6 @@ def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
         axes.set_xlabel("token", color=FAINT)
     panels[0, 0].set_ylabel("query", color=FAINT)
     _legend(figure, past.values(), "not read")
-    heading(figure, title)
-    return figure
-
-
-@styled
-def last_columns(pooling: Mapping[str, Any], *, tokens: Sequence[Any], title: str = "") -> Figure:
-    """Draw the columns that one row of some mechanisms reads: a line each, with its tokens.
-
-    By title the weights (N, L) of the tokens in each of N columns; rows sum to 1.
-    """
-    arrays = {name: as_array(matrix).astype(float) for name, matrix in pooling.items()}
-    if not arrays or any(array.ndim != 2 or array.shape[1] != len(tokens)
-                         for array in arrays.values()):
-        raise ValueError(f"pooling: got shapes {[array.shape for array in arrays.values()]}, "
-                         f"wanted (N, {len(tokens)}), a column for each token")
-    heights = [len(array) for array in arrays.values()]
-    figure, panels = plt.subplots(len(arrays), 1, squeeze=False, sharex=True, height_ratios=heights,
-                                  figsize=(8.6, _LINE * sum(heights) + 0.55 * len(arrays) + 1.4))
-    for axes, (name, matrix) in zip(panels[:, 0], arrays.items(), strict=True):
-        _kinds(axes, matrix, square=False)
-        axes.set_title(f"{name}: {len(matrix)} columns", fontsize=9.5, fontweight="normal")
-        axes.tick_params(length=0, labelbottom=axes is panels[-1, 0])
-    panels[-1, 0].set_xticks(np.arange(len(tokens)) + 0.5, tick_labels(tokens, len(tokens)),
-                             rotation=90)
-    _legend(figure, arrays.values(), "not in the column")
     heading(figure, title)
     return figure
 
@@ -176,18 +150,6 @@ def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str
     axes.set_yscale("log")
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
     grid(axes, below=False)
-    axes.legend()
-    return figure
-
-
-@styled
-def columns_held(counts: Mapping[str, Sequence[int]], *, title: str = "") -> Figure:
-    """Draw the columns of a cache after each token: a sawtooth if segments are compressed."""
-    figure, axes = plt.subplots(figsize=(6.4, 3.2))
-    for (name, held), colour in coloured(counts.items()):
-        axes.step(range(1, len(held) + 1), held, where="post", color=colour, linewidth=1.6,
-                  label=name)
-    axes.set(xlabel="tokens read", ylabel="columns held", title=title, ylim=(0, None))
     axes.legend()
     return figure
 

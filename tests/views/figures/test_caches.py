@@ -10,7 +10,6 @@ from matplotlib.colors import to_hex
 from cca_lab.views.figures import caches
 from cca_lab.views.figures.caches import (
     against_context,
-    columns_held,
     entries_held,
     remembrance,
     spread,
@@ -44,17 +43,6 @@ def test_holdings_show_what_is_raw_what_is_pooled_and_no_future():
     check_png(figure)
 
 
-def test_last_columns_have_a_line_each_and_the_words_below():
-    figure = caches.last_columns({"pooled": POOLING, "raw": torch.eye(6)[4:]}, tokens=WORDS)
-    assert [axes.get_title(loc="left") + axes.get_title()
-            for axes in figure.axes] == ["pooled: 2 columns", "raw: 2 columns"]
-    raw, pooled = figure.axes[0].collections
-    assert (raw.get_array().reshape(2, 6).filled(0) == (POOLING == 1).numpy()).all()
-    assert (~pooled.get_array().reshape(2, 6).mask == ((POOLING > 0) & (POOLING < 1)).numpy()).all()
-    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == WORDS
-    check_png(figure)
-
-
 def test_kept_and_forgotten_has_a_line_for_each_mechanism():
     figure = caches.kept_and_forgotten({"a": HELD[3], "b": HELD[5]}, WEIGHTS[5], tokens=WORDS)
     top, axes = figure.axes
@@ -69,13 +57,6 @@ def test_remembrance_draws_what_is_left_and_marks_the_half_life():
     steady, mark, dropped = figure.axes[0].lines
     assert steady.get_ydata().tolist() == [1, 0.5, 0.25] and list(dropped.get_xdata()) == [0, 1]
     assert list(mark.get_xdata()) == [1.0, 1.0] and figure.axes[0].get_yscale() == "log"
-
-
-def test_columns_held_draws_every_count():
-    figure = columns_held({"eager": [1, 2, 2], "lazy": [1, 2, 3]}, title="held")
-    assert [line.get_ydata().tolist() for line in figure.axes[0].lines] == [[1, 2, 2], [1, 2, 3]]
-    assert [line.get_xdata().tolist() for line in figure.axes[0].lines] == [[1, 2, 3]] * 2
-    assert figure.axes[0].get_title(loc="left") == "held"
 
 
 THREE = ["the", "cat", "sat"]
@@ -121,7 +102,6 @@ def test_given_colours_are_the_colours_of_lines_names_and_panels():
 REFUSED = [
     (caches.holdings, {"held": {"a": HELD[None]}}, "pass one head"),
     (caches.holdings, {"held": {"a": HELD, "b": HELD[:5, :5]}}, "pass one head"),
-    (caches.last_columns, {"pooling": {"a": POOLING[:, :4]}, "tokens": WORDS}, "wanted (N, 6)"),
     (caches.kept_and_forgotten, {"rows": {"a": HELD[3, :4]}, "weights": WEIGHTS[5],
                                  "tokens": WORDS}, "wanted (1, L)"),
     (remembrance, {"curves": {"a": [1.0]}, "half_life": {"b": 1.0}}, "half_life: got"),
