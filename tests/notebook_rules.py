@@ -89,7 +89,8 @@ def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
                           flags=re.MULTILINE)
     breaks += [f"no minutes in {line!r}"
                for line in headings if not re.search(r"\(\d+ min\)$", line)]
-    said = sum(map(int, re.findall(r"^## .*\((\d+) min\)$", "\n".join(headings), re.MULTILINE)))
+    said = sum(int(minutes) for cell in notebook.cells if cell.cell_type == "markdown"
+               for minutes in re.findall(r"^## .*\((\d+) min\)$", cell.source, re.MULTILINE))
     minutes = reading_minutes(notebook)
     if abs(said - minutes) > max(2, 0.2 * minutes):
         breaks.append(f"its headings say {said} minutes to read, by the count it is {minutes:.0f}")
