@@ -4,11 +4,9 @@ from fractions import Fraction
 from itertools import permutations
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.attention import statistics
 from cca_lab.theory.sparsity import laws, meaning
 from cca_lab.theory.sparsity import theorem1 as sparsity
 from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, p_sparse, points
@@ -155,21 +153,3 @@ def test_rows_that_do_not_jump_are_no_case_of_the_check(monkeypatch):
     monkeypatch.setattr(meaning, "SINKS", ((Fraction(3, 5), Fraction(3, 5)),))
     with pytest.raises(ValueError, match="must jump"):
         meaning.check_proves(meaning.rho_sparse_index)
-
-
-def test_long_gaussian_rows_need_a_constant_share_of_tokens():
-    shares = [meaning.gaussian_share(tau) for tau in (1, 2, 3)]
-    assert shares == pytest.approx([0.611, 0.236, 0.0429], abs=1e-3)
-    with pytest.raises(ValueError, match="order: got 3"):
-        meaning.gaussian_effective_share(1.0, 3)
-
-
-def test_a_drawn_gaussian_row_agrees_with_its_limits():
-    tau, length = 1.5, 400_000
-    logits = torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    row = (tau * logits).softmax(0)
-    for tokens, wanted, rel in (
-            (statistics.k90(row), meaning.gaussian_share(tau), 0.02),
-            (statistics.effective_tokens(row), meaning.gaussian_effective_share(tau), 0.02),
-            (1 / row.square().sum(), meaning.gaussian_effective_share(tau, 2), 0.1)):
-        assert tokens.item() / length == pytest.approx(wanted, rel=rel)

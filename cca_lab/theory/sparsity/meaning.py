@@ -6,10 +6,8 @@ Other measures are k90, the keys that carry 90 % of a row, and effective numbers
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, exp
+from math import ceil
 from random import Random
-
-from scipy.stats import norm
 
 from cca_lab.attention.statistics import keys_for_mass_loops
 from cca_lab.theory.claim import Outcome, Subjects
@@ -37,25 +35,6 @@ def k90(row: Row) -> int:
 def jump(weight: Fraction, rho: Fraction) -> int:
     """Return the least L > 1/(weight rho): there a row of this largest weight is rho-sparse."""
     return int(1 / (weight * rho)) + 1
-
-
-def gaussian_share(tau: float, mass: float = 0.9) -> float:
-    """Return the share of tokens that carry `mass` of a long Gaussian row: Q(tau - Phi^-1(mass)).
-
-    Weighted by X = e^xi, xi is N(tau^2, tau^2), so the tokens above tau^2 - q tau carry the mass.
-    """
-    return float(norm.sf(tau - norm.ppf(mass)))
-
-
-def gaussian_effective_share(tau: float, order: int = 1) -> float:
-    """Return the effective number of tokens over L, for a long row of N(0, tau^2) logits.
-
-    Order 1 is exp(entropy), e^{-tau^2 / 2}; order 2 is 1 / sum alpha^2, e^{-tau^2}.
-    """
-    if order not in (1, 2):
-        raise ValueError(
-            f"order: got {order}, wanted 1 (exp of the entropy) or 2 (1 / sum of squares)")
-    return exp(-order * tau**2 / 2)
 
 
 def most_tokens(length: int, rho: Fraction, largest: Fraction) -> int:

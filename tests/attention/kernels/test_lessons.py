@@ -11,18 +11,9 @@ from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.kernels import lessons, pooling
 from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.kernels.interval import triton_attention
-from cca_lab.attention.kernels.programs import Read, interval_reads, pooling_reads
-from cca_lab.mechanisms import lococo
-from cca_lab.mechanisms.cca import groups
+from cca_lab.attention.kernels.programs import Read, pooling_reads
 from tests.attention.kernels import bench
 from tests.mutants import lessons as lesson_mutants
-from tests.mutants import programs as mutants
-
-TABLES = {
-    "causal": causal_intervals(45)[0, 0],
-    "CCA": groups.intervals(50, 4, 11)[0, 0],
-    "LoCoCo": lococo.intervals(61, lococo.Settings(slots=5, segment=13))[0, 0],
-}
 
 
 def random(*shape, dtype=torch.float32, seed=0):
@@ -77,19 +68,6 @@ def said(reads: list[Read], rows: int, columns: int) -> torch.Tensor:
     for read in reads:
         found[slice(*read.rows), slice(*read.columns)] = True
     return found
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_interval_reads_are_those_of_the_kernel(name):
-    table = TABLES[name]
-    rows, columns = len(table), int(table.max())
-    x = (y[None, None] for y in (random(rows, columns), random(columns, columns),
-                                 poisoned(columns)))
-    out, _ = triton_attention(*x, table[None, None], 0.1, forward=Blocks(16, 16, 4, 1))
-    assert torch.equal(said(interval_reads(table, 16, 16), rows, columns), out[0, 0].isnan().cpu())
-    mutant = said(mutants.aligned_reads(table, 16, 16), rows, columns)
-    same = torch.equal(mutant, out[0, 0].isnan().cpu())
-    assert same == (name == "causal")  # there all tiles start at a multiple of 16
 
 
 def test_pooling_reads_are_those_of_the_kernel():

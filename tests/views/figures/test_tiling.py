@@ -1,57 +1,9 @@
 """The geometry of the kernels' programs, and its picture."""
 
-import pytest
 import torch
 
-from cca_lab.attention import causal_intervals, count_pairs, visible_mask
-from cca_lab.attention.kernels.programs import (
-    Read,
-    interval_reads,
-    pooling_reads,
-    softmax_reads,
-)
-from cca_lab.mechanisms import lococo
-from cca_lab.mechanisms.cca import groups
+from cca_lab.attention.kernels.programs import Read, pooling_reads, softmax_reads
 from cca_lab.views.figures.tiling import programs
-from tests.mutants import programs as mutants
-
-TABLES = {
-    "causal": causal_intervals(45),
-    "CCA": groups.intervals(50, 4, 11),
-    "LoCoCo": lococo.intervals(61, lococo.Settings(slots=5, segment=13)),
-}
-
-
-def covers_each_visible_pair_once(reads: list[Read], intervals: torch.Tensor) -> bool:
-    """Whether each visible pair lies in one tile, and tiles without a mask show only such pairs."""
-    visible = visible_mask(intervals, int(intervals.max()))[0, 0]
-    times = torch.zeros(visible.shape, dtype=torch.long)
-    for read in reads:
-        tile = slice(*read.rows), slice(*read.columns)
-        times[tile] += 1
-        if not read.masked and not visible[tile].all():
-            return False
-    return bool((times[visible] == 1).all())
-
-
-@pytest.mark.parametrize("blocks", [(16, 16), (8, 16), (16, 4), (64, 64)])
-@pytest.mark.parametrize("name", TABLES)
-def test_interval_tiles_cover_each_visible_pair_once(name, blocks):
-    assert covers_each_visible_pair_once(interval_reads(TABLES[name][0, 0], *blocks), TABLES[name])
-
-
-def test_tiles_in_a_fixed_grid_would_count_twice():
-    assert not covers_each_visible_pair_once(mutants.aligned_reads(TABLES["CCA"][0, 0], 16, 16),
-                                             TABLES["CCA"])
-
-
-def test_the_last_rows_are_program_0_and_full_tiles_need_no_mask():
-    reads = interval_reads(causal_intervals(64)[0, 0], 16, 16)
-    assert {read.rows for read in reads if read.program == 0} == {(48, 64)}
-    assert sum(not read.masked for read in reads) == 1 + 2 + 3
-    # computed in vain: half of each diagonal tile
-    assert sum((read.rows[1] - read.rows[0]) * (read.columns[1] - read.columns[0])
-               for read in reads) - count_pairs(causal_intervals(64)) == 4 * 15 * 16 // 2
 
 
 def test_the_smaller_launches():
