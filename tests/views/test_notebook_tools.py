@@ -4,12 +4,20 @@ import itertools
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from cca_lab.attention.fused import installed
-from cca_lab.attention.kernels.compiled import DTYPES, Compiled, compiled, instructions_of
+from cca_lab.attention.kernels.compiled import (
+    DTYPES,
+    Compiled,
+    compiled,
+    compiled_launch,
+    instructions_of,
+)
 from cca_lab.files import repository
 from cca_lab.views import notebook_tools
 from cca_lab.views.notebook_tools import live_progress
@@ -99,6 +107,43 @@ def test_each_kernel_that_notebooks_show_compiles_without_spills(kernel):
     assert bool(code.matrix_instructions) == (kernel == "interval_forward")
     assert code.excerpt("ld.global").startswith("@%p")  # a masked load
     assert "/" not in "".join(code.instructions).replace("//", "")
+
+
+CELL = '''
+@triton.jit
+def twice(X, OUT, N: tl.constexpr):
+    place = tl.arange(0, N)
+    tl.store(OUT + place, 2 * tl.load(X + place))
+
+
+def launch(x, factor):
+    out = torch.empty_like(x)
+    twice[(1,)](x, out, N=len(x))
+    return factor * out
+
+
+your_turn("99.1", launch)
+'''
+
+
+def launcher(source: str, path: Path):
+    """A reader's launcher, as a cell defines it: the rest of the cell is not run again."""
+    path.write_text(source)
+    names = {"triton": SimpleNamespace(jit=lambda kernel: kernel),
+             "tl": SimpleNamespace(constexpr=int), "your_turn": lambda *_: None}
+    exec(compile(source, str(path), "exec"), names)
+    return names["launch"]
+
+
+@pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
+def test_a_reader_s_kernel_is_compiled_from_its_cell(tmp_path):
+    """The mutant that runs the whole cell again meets `your_turn` and fails."""
+    code = compiled_launch(launcher(CELL, tmp_path / "cell.py"), torch.zeros(64), 0.5)
+    assert (code.kernel, code.dtype, code.spilled) == ("twice", "float32", 0) and code.registers
+    assert "st.global" in "".join(code.instructions)
+    wrong = CELL.replace("tl.load(X + place)", "tl.loaded(X + place)")
+    with pytest.raises(RuntimeError, match="launch did not compile for sm_90"):
+        compiled_launch(launcher(wrong, tmp_path / "wrong.py"), torch.zeros(64), 0.5)
 
 
 class Screen:

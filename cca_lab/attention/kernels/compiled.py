@@ -1,16 +1,22 @@
 """One kernel compiled for a GPU, in its own process: this one may interpret its kernels.
 
-`python -m cca_lab.attention.kernels.compiled KERNEL TARGET` is that process; it prints JSON.
+`python -m cca_lab.attention.kernels.compiled KERNEL TARGET` is that process; it prints JSON. With a
+file of source in the place of a kernel's name, it reads from standard input what to launch.
 """
 
+import ast
+import importlib.util
 import json
+import linecache
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -64,12 +70,45 @@ def compiled(kernel: str, target: str = "sm_90") -> Compiled:
     """
     if kernel not in DTYPES:
         raise ValueError(f"kernel: got {kernel!r}, wanted one of {', '.join(DTYPES)}")
+    return _in_a_process(kernel, target)
+
+
+def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> Compiled:
+    """Compile the kernel that a reader's launcher starts, for an NVIDIA target.
+
+    Args:
+        launcher: starts one kernel; both stand in one cell or file.
+        inputs: what it is called with, tensors and numbers; only their shapes and types matter.
+        target: such as "sm_90", an H100.
+
+    Raises:
+        RuntimeError: with the end of the compiler's error output, if it fails.
+    """
+    import torch
+
+    written = ast.parse("".join(linecache.getlines(launcher.__code__.co_filename)))
+    written.body = [node for node in written.body if isinstance(node, (
+        ast.FunctionDef, ast.Import, ast.ImportFrom))]
+    described = [{"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
+                 if isinstance(x, torch.Tensor) else x for x in inputs]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "launch.py"
+        source.write_text("import math\n\nimport torch\n\n"
+                          "from cca_lab.attention.kernels.language import tl, triton\n\n\n"
+                          f"{ast.unparse(written)}\n", encoding="utf-8")
+        return _in_a_process(str(source), target,
+                             json.dumps({"launcher": launcher.__name__, "inputs": described}))
+
+
+def _in_a_process(kernel: str, target: str, described: str = "") -> Compiled:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     with tempfile.TemporaryDirectory() as cache:
         run = subprocess.run([sys.executable, "-m", __name__, kernel, target], capture_output=True,
-                             text=True, env=environment | {"TRITON_CACHE_DIR": cache}, check=False)
+                             text=True, env=environment | {"TRITON_CACHE_DIR": cache}, check=False,
+                             input=described)
     if run.returncode:
-        raise RuntimeError(f"{kernel} did not compile for {target}: {run.stderr[-500:]}")
+        name = json.loads(described)["launcher"] if described else kernel
+        raise RuntimeError(f"{name} did not compile for {target}: {run.stderr[-500:]}")
     printed = json.loads(run.stdout)
     return Compiled(**{**printed, "instructions": tuple(printed["instructions"])})
 
@@ -105,17 +144,25 @@ def _compile(kernel: str, target: str) -> Compiled:
 
     from cca_lab.attention.kernels.offline import compile_only, resources
 
-    dtype = getattr(torch, DTYPES[kernel])
-
     def launch(dtype: torch.dtype, head_dim: int) -> None:
-        _launch(kernel, dtype, head_dim)
+        _launch(kernel, dtype, head_dim) if kernel in DTYPES else written(*inputs)
 
-    (taken,) = resources(target, dtype, HEAD_DIM, launch)
+    if kernel not in DTYPES:
+        described = json.load(sys.stdin)
+        spec = importlib.util.spec_from_file_location("launch", kernel)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        written = getattr(module, described["launcher"])
+        inputs = [torch.zeros(x["shape"], dtype=getattr(torch, x["dtype"]))
+                  if isinstance(x, dict) else x for x in described["inputs"]]
+    dtype = getattr(torch, DTYPES.get(kernel, "float32"))
+    taken = resources(target, dtype, HEAD_DIM, launch)[-1]
     with compile_only(target) as again:  # from the cache
         launch(dtype, HEAD_DIM)
-    ((_, code),) = again
-    return Compiled(kernel, target, taken.dtype, taken.registers, taken.spilled, taken.shared,
-                    taken.matrix_instructions, tuple(instructions_of(code.asm["ptx"])))
+    return Compiled(taken.kernel if kernel not in DTYPES else kernel, target, taken.dtype,
+                    taken.registers, taken.spilled, taken.shared, taken.matrix_instructions,
+                    tuple(instructions_of(again[-1][1].asm["ptx"])))
 
 
 if __name__ == "__main__":
