@@ -79,6 +79,26 @@ def show_source(thing: Any) -> None:
     display(Markdown(f"{fence}python\n{source}\n{fence}"))
 
 
+def compile_for_gpu(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> None:
+    """Print what a reader's kernel takes from a GPU, which this machine need not have.
+
+    Args:
+        launcher, inputs, target: as in `cca_lab.attention.kernels.compiled.compiled_launch`. A
+            kernel that is not written yet is not compiled, and none is where Triton does not exist.
+    """
+    from cca_lab.attention.fused import installed
+
+    if not installed():
+        print("Nothing is compiled: Triton, the compiler, is not installed here.")
+        return
+    from cca_lab.attention.kernels.compiled import compiled_launch
+
+    try:
+        print(compiled_launch(launcher, *inputs, target=target))
+    except NotImplementedError:
+        print("Nothing to compile: the kernel has no body yet.")
+
+
 @contextmanager
 def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """Show a progress bar while a cell runs, moved by report(done, text); at the end one line."""

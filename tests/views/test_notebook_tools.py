@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from cca_lab.attention import fused
 from cca_lab.attention.fused import installed
 from cca_lab.attention.kernels.compiled import (
     DTYPES,
@@ -144,6 +145,15 @@ def test_a_reader_s_kernel_is_compiled_from_its_cell(tmp_path):
     wrong = CELL.replace("tl.load(X + place)", "tl.loaded(X + place)")
     with pytest.raises(RuntimeError, match="launch did not compile for sm_90"):
         compiled_launch(launcher(wrong, tmp_path / "wrong.py"), torch.zeros(64), 0.5)
+
+
+def test_what_cannot_be_compiled_yet_stops_nothing(tmp_path, monkeypatch, capsys):
+    unwritten = CELL.replace("    place = tl.arange(0, N)\n", "    raise NotImplementedError\n")
+    notebook_tools.compile_for_gpu(launcher(unwritten, tmp_path / "cell.py"), torch.zeros(64), 0.5)
+    monkeypatch.setattr(fused, "installed", lambda: False)
+    notebook_tools.compile_for_gpu(launcher(CELL, tmp_path / "other.py"), torch.zeros(64), 0.5)
+    told = capsys.readouterr().out
+    assert ("no body yet" in told or not installed()) and "not installed here" in told
 
 
 class Screen:

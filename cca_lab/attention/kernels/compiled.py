@@ -82,6 +82,7 @@ def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "s
         target: such as "sm_90", an H100.
 
     Raises:
+        NotImplementedError: if the kernel is not written yet.
         RuntimeError: with the end of the compiler's error output, if it fails.
     """
     import torch
@@ -89,6 +90,9 @@ def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "s
     written = ast.parse("".join(linecache.getlines(launcher.__code__.co_filename)))
     written.body = [node for node in written.body if isinstance(node, (
         ast.FunctionDef, ast.Import, ast.ImportFrom))]
+    if any(isinstance(node, ast.Raise) and getattr(node.exc, "id", "") == "NotImplementedError"
+           for node in ast.walk(written)):
+        raise NotImplementedError(launcher.__name__)
     described = [{"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
                  if isinstance(x, torch.Tensor) else x for x in inputs]
     with tempfile.TemporaryDirectory() as folder:
