@@ -19,7 +19,7 @@ from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.plan import TileBatch, plan_of
-from cca_lab.attention.tiles import tile_for
+from cca_lab.attention.tiles import side_by_side, tile_for
 
 
 @eager
@@ -134,11 +134,11 @@ class _WorkItem:
     def _rows(self, x: Tensor) -> Tensor:
         """(B, H, L, ...) -> (G, r, L, ...), a view of every contiguous tensor."""
         x = x[self.batch, self.heads]
-        return _inner_contiguous(x.unflatten(1, (-1, self.queries_per_key)).flatten(0, 1))
+        return side_by_side(x.unflatten(1, (-1, self.queries_per_key)).flatten(0, 1))
 
     def _columns(self, x: Tensor) -> Tensor:
         """(B, Hk, N, D) -> (G, N, D), a view of every contiguous tensor."""
-        return _inner_contiguous(x[self.batch, self.key_heads].flatten(0, 1))
+        return side_by_side(x[self.batch, self.key_heads].flatten(0, 1))
 
 
 def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> list[_WorkItem]:
@@ -200,7 +200,3 @@ def _merge(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None
     weight = (part_lse - lse).sigmoid_().masked_fill_(part_lse == float("-inf"), 0.0)
     out.lerp_(part_out.to(out.dtype), weight.unsqueeze(-1))
     lse.copy_(torch.logaddexp(lse, part_lse))
-
-
-def _inner_contiguous(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()

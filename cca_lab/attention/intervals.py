@@ -40,8 +40,9 @@ def table_of(row: Tensor, *intervals: tuple[Any, Any]) -> Tensor:
 class TensorCache:
     """Results computed from a tensor, kept until the tensor is freed or written into.
 
-    Every layer of a model attends with the same intervals, which are checked and prepared once.
-    Writes through NumPy or `.data` are not noticed.
+    Every layer of a model attends with the same intervals, which are checked and prepared once. On
+    a CPU the content is summed and hashed at each use, for writes through NumPy or `.data` leave
+    the version as it is; a write that only exchanges entries is not noticed.
     """
 
     def __init__(self) -> None:
@@ -51,10 +52,12 @@ class TensorCache:
         """Return `compute()`, or its result for this key if the tensor has not changed since."""
         if tensor.is_inference():  # inference tensors have no version counter
             return compute()
-        version, results = self._entries.get(tensor, (None, {}))
-        if version != tensor._version:
+        content = (tensor.sum().item(), torch.hash_tensor(tensor).item()) if tensor.is_cpu else None
+        mark = tensor._version, content
+        seen, results = self._entries.get(tensor, (None, {}))
+        if seen != mark:
             results = {}
-            self._entries[tensor] = tensor._version, results
+            self._entries[tensor] = mark, results
         if key not in results:
             results[key] = compute()
         return results[key]

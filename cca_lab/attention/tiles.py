@@ -43,21 +43,28 @@ class FlashTile:
     """PyTorch's CPU flash operator; it reads overlapping and stride-0 views without a copy.
 
     Its rules, which it does not check (a violation crashes or gives wrong results): the mask has
-    q's dtype; there is at least one column; `causal` is aligned at the top left; a fully masked row
-    returns lse = 0.
+    q's dtype; there is at least one column; the features of a vector lie side by side, which is
+    seen to here; `causal` is aligned at the top left; a fully masked row returns lse = 0.
     """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
         """Return out and lse of the tile."""
+        q, k, v = map(side_by_side, (q, k, v))
         return _ops._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  mask: Tensor | None, causal: bool, scale: float) -> Gradients:
         """Return the tile's terms of the gradients, given out and lse of whole rows."""
+        grad, q, k, v, out = map(side_by_side, (grad, q, k, v, out))
         return Gradients(*_ops._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, out, lse, 0.0, causal, attn_mask=mask, scale=scale))
+
+
+def side_by_side(x: Tensor) -> Tensor:
+    """Return x, or a copy where the features of a vector do not lie side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 class MatmulTile:

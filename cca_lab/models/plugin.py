@@ -68,6 +68,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
         return restore_attention(model)
     check_family(model)
     if getattr(model, STATE, None) is None:
+        _give_its_own_config(model)
         handles = [module.register_forward_pre_hook(hook, with_kwargs=True)
                    for module, hook in _hooks(model)]
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
@@ -76,6 +77,14 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
     install(attention_modules(model), context_parallel)
     model.set_attn_implementation(IMPLEMENTATION)
     return model
+
+
+def _give_its_own_config(model: PreTrainedModel) -> None:
+    """Copy the config, where the choice is written: another model may have been made with it."""
+    shared, model.config = model.config, copy.deepcopy(model.config)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            vars(module)["config"] = model.config
 
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:

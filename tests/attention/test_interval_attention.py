@@ -254,6 +254,19 @@ def test_a_table_is_checked_again_once_written_into():
         interval_attention(q, q, q, table, backend="dense")
 
 
+@pytest.mark.parametrize("backend", ["dense", "blocked"])
+@pytest.mark.parametrize("written", [(0, -5), (1, 99)], ids=["starts", "ends"])
+@pytest.mark.parametrize("through", [lambda table: table.numpy(), lambda table: table.data],
+                         ids=["numpy", "data"])
+def test_a_table_written_into_behind_its_check_is_refused(through, written, backend):
+    """The mutant that goes by the tensor's version divides by zero, which ends Python."""
+    q, table, (bound, value) = torch.randn(1, 1, 20, 16), causal_intervals(20).clone(), written
+    interval_attention(q, q, q, table, backend=backend)
+    through(table)[0, 0, :, 0, bound] = value
+    with pytest.raises(ValueError, match="out of range for 20 columns"):
+        interval_attention(q, q, q, table, backend=backend)
+
+
 def test_a_table_is_checked_again_for_fewer_columns():
     q, table = torch.randn(1, 1, 4, 8), causal_intervals(4)
     interval_attention(q, q, q, table, backend="dense")

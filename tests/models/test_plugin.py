@@ -55,6 +55,22 @@ def test_wide_window_kills_recomputed_scaling(monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_two_models_of_one_config_attend_each_in_its_own_way(family):
+    """The mutant that writes the choice into the shared config changes the first model."""
+    first, ids = tiny(family), text(30)
+    second = type(first)(first.config).eval().double()
+    plain = logits(second, ids)
+    swap_attention(first, "cca", group=3, window=4)
+    wanted = logits(first, ids)
+    assert torch.equal(logits(second, ids), plain)
+    swap_attention(second, "cca", group=5, window=2)
+    assert torch.equal(logits(first, ids), wanted)
+    restore_attention(second)
+    assert torch.equal(logits(first, ids), wanted) and torch.equal(logits(second, ids), plain)
+    assert attention_of(first) == CCA(group=3, window=4) and attention_of(second) == Full()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_swap_and_back_is_bit_equal(family):
     model, ids = tiny(family), text(30)
     wanted, implementation = logits(model, ids), model.config._attn_implementation

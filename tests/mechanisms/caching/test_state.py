@@ -8,7 +8,13 @@ import torch
 
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.state import Copies, GrowingBuffers, _Buffer, room_for
+from cca_lab.mechanisms.caching.state import (
+    Copies,
+    GrowingBuffers,
+    _Buffer,
+    attend_row,
+    room_for,
+)
 
 
 def new_entries(count, seed=0):
@@ -163,3 +169,17 @@ SMALL = {"cca": {"group": 4, "window": 7}, "mean_pooling": {"group": 4, "window"
          "lococo": {"slots": 8, "segment": 10}, "h2o": {"heavy": 6, "recent": 5},
          "streaming_llm": {"sinks": 3, "recent": 5, "positions": "original"},
          "lm_infinite": {"local": 6, "global_tokens": 3}}
+
+
+@pytest.mark.parametrize("strided", ["query", "key", "value"])
+def test_features_that_do_not_lie_side_by_side_give_the_same_row(strided):
+    """The mutant that hands them to the flash operator as they are is wrong by up to 4."""
+    torch.manual_seed(0)
+    inputs = {"query": torch.randn(1, 2, 1, 8), "key": torch.randn(1, 1, 5, 8),
+              "value": torch.randn(1, 1, 5, 8)}
+    with torch.no_grad():
+        wanted = attend_row(inputs["query"], [(inputs["key"], inputs["value"])], scale=1.0)
+        inputs[strided] = inputs[strided].repeat_interleave(2, dim=-1)[..., ::2]
+        assert inputs[strided].stride(-1) == 2
+        out = attend_row(inputs["query"], [(inputs["key"], inputs["value"])], scale=1.0)
+    assert torch.equal(out, wanted)
