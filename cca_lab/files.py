@@ -15,6 +15,7 @@ ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
 SHIPPED = Path("data",
                "models")  # prefix by which a shipped model is named, wherever the data folder is
 CHECKSUMS = "CHECKSUMS.sha256"
+LONGEST_NAME = 255  # bytes, on all usual file systems
 COVERED = ("models", "results")  # folders that the checksums cover
 
 
@@ -75,6 +76,7 @@ def check_file(path: Path, name: str = "out") -> Path:
     """Return the path of a file to write or replace, after checking that this is possible."""
     if _is_there(path, name) and path.is_dir():
         raise ValueError(f"{name}: {path} is a folder, wanted a file; add a file's name")
+    _check_ordinary(path, name)
     _check_writable(path.parent, path, name)
     return path
 
@@ -98,14 +100,35 @@ def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which replaces it unless an error ends the block."""
+    """Yield a temporary path beside `path`, which replaces it unless an error ends the block.
+
+    Raises:
+        ValueError: for a device, a pipe or a socket, which a file would replace for all who use it,
+            and for a name that is too long.
+    """
+    _check_ordinary(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")  # overwrites what a killed command left
+    temporary = _temporary(path)  # overwrites what a killed command left
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _check_ordinary(path: Path, name: str = "out") -> None:
+    """Refuse a path that is there and no file, or that has too long a name for its temporary."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name}: {path} is a device, a pipe or a folder, wanted a file; "
+                         "choose another name")
+    length = len(os.fsencode(_temporary(path).name))
+    if length > LONGEST_NAME:
+        raise ValueError(f"{name}: {path.name[:20]}... is {length - LONGEST_NAME} bytes too long "
+                         "for a file's name; choose a shorter one")
 
 
 def _is_there(path: Path, name: str) -> bool:

@@ -5,6 +5,7 @@ Exit statuses: 2 for an error of the input or the machine, 3 for a training that
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, is_dataclass, replace
 from importlib import import_module
@@ -22,6 +23,8 @@ from cca_lab.freed_memory import keep_freed_memory
 from cca_lab.models.recipe import Diverged
 from cca_lab.settings import LARGEST_WRITTEN, item_type, options_of
 
+HOME = re.compile(r"~[\w.-]*(/|$)")
+WRITTEN = {"out", "figure", "student"}  # the names of options for what a command writes
 NO_MEMORY = ("allocate memory", "not enough memory", "out of memory",
              "Storage size calculation overflowed")
 
@@ -31,6 +34,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options; ValueError for one given twice, empty, or no number in range."""
+        args = [expanded(each) for each in args]
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
         check_given(given, [param.name for param in order if not param.multiple])
         rest = super().parse_args(ctx, args)
@@ -130,8 +134,30 @@ def check_given(given: dict[str, Any], single: list[str | None]) -> None:
                              "leave the others out")
 
 
+def expanded(argument: str) -> str:
+    """Return an argument or an option's value with its home folder written out.
+
+    A shell does so for `--out ~/r`, but not for `--out=~/r` or '~/r'.
+    """
+    named = argument.startswith("--") and "=" in argument
+    option, equals, value = argument.partition("=") if named else ("", "", argument)
+    if not HOME.match(value):
+        return argument
+    try:
+        return f"{option}{equals}{Path(value).expanduser()}"
+    except RuntimeError as error:
+        raise ValueError(f"{option.lstrip('-') or 'path'}: {value} is in nobody's home folder; "
+                         "write the path out") from error
+
+
 def check_values(values: dict[str, Any]) -> None:
     """Raise ValueError for a number that is not finite or too large, or an output over an input."""
+    paths = {name: value.resolve() for name, value in values.items() if isinstance(value, Path)}
+    for name in WRITTEN & paths.keys():
+        for other in paths.keys() - {name}:
+            if paths[name] == paths[other]:
+                raise ValueError(f"{_dashed(name)}: {values[name]} is also {_dashed(other)}, which "
+                                 "it would replace; choose another name")
     for name, value in values.items():
         for number in value if isinstance(value, list) else (value,):
             if isinstance(number, float) and not math.isfinite(number):

@@ -1,0 +1,66 @@
+"""Outputs: what is no file is never replaced, names that are too long are told before the work."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from cca_lab.cli.command import check_values, expanded
+from cca_lab.files import check_file, replacing
+
+SPECIAL = {"pipe": os.mkfifo, "socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
+           "link to a pipe": lambda path: (os.mkfifo(f"{path}.to"), path.symlink_to(f"{path}.to"))}
+
+
+def write(path: Path) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text("written")
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("opening", [check_file, write], ids=["before the work", "at the end"])
+def test_what_is_no_file_is_never_replaced(tmp_path, kind, opening, monkeypatch):
+    """The mutant that renames over anything turns the pipe, or /dev/null, into a file."""
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    path = Path("out.json")
+    SPECIAL[kind](path)
+    with pytest.raises(ValueError, match=r"out: out\.json is a device, a pipe or a folder"):
+        opening(path)
+    assert not stat.S_ISREG(path.stat().st_mode)
+
+
+def test_a_name_is_refused_before_the_work_exactly_if_it_cannot_be_written(tmp_path):
+    """The mutant without the check accepts names of 250 to 255 bytes, and fails after the work."""
+    for length in range(240, 260):
+        path = tmp_path / ("n" * (length - 5) + ".json")
+        if length <= 255 - len("..part"):
+            write(check_file(path))
+            assert path.read_text() == "written"
+        else:
+            with pytest.raises(ValueError, match="out: "):
+                check_file(path)
+
+
+@pytest.mark.parametrize("argument, wanted", [
+    ("~/r", "HOME/r"), ("--out=~/r", "--out=HOME/r"), ("~", "HOME"), ("a~/b", "a~/b"),
+    ("--out=~/a=b", "--out=HOME/a=b"), ("~ about 3", "~ about 3"), ("--option", "--option"),
+    ("--x=a~b", "--x=a~b")])
+def test_the_home_folder_is_written_out_wherever_it_stands(argument, wanted, monkeypatch):
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert expanded(argument) == wanted.replace("HOME", "/somewhere")
+
+
+def test_nobody_s_home_folder_is_refused():
+    with pytest.raises(ValueError, match="out: ~nobody-here/r is in nobody's home folder"):
+        expanded("--out=~nobody-here/r")
+
+
+def test_two_outputs_of_a_command_are_two_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_values({"out": Path("b.json"), "figure": Path("b.png"), "model": "b.json"})
+    with pytest.raises(ValueError, match="(out|figure): .* is also (out|figure)"):
+        check_values({"out": Path("b.json"), "figure": tmp_path / "b.json"})
+    with pytest.raises(ValueError, match="out: a.md is also source"):
+        check_values({"out": Path("a.md"), "source": Path("a.md")})
