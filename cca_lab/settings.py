@@ -117,6 +117,24 @@ def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
         check_sizes(**{name: (value, least, about.most)})
 
 
+def check_flags(settings: Any) -> None:
+    """Check each field of a dataclass that is true or false, and that no other number is a bool."""
+    made: Any = type(settings)
+    for each in fields(settings):
+        kind, value = _hints(made)[each.name], getattr(settings, each.name)
+        if kind is bool:
+            check_bools(**{each.name: value})
+        elif kind is float and isinstance(value, bool):
+            raise ValueError(f"{each.name}: got {value!r}, wanted a number")
+
+
+def check_bools(**values: Any) -> None:
+    """Raise ValueError naming the first argument that is neither True nor False."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name}: got {value!r}, wanted true or false")
+
+
 @cache
 def _hints(settings: type) -> dict[str, Any]:
     return get_type_hints(settings)

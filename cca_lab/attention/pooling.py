@@ -9,7 +9,7 @@ from cca_lab.attention.arguments import check_qkv, check_rotation, check_tensors
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
 from cca_lab.attention.rotary import Rotation, rotate
-from cca_lab.settings import check_integers
+from cca_lab.settings import check_bools, check_integers
 
 WEIGHTS = ("softmax", "mean", "max")
 BACKENDS = ("auto", "torch", "triton")
@@ -69,6 +69,7 @@ def pool_groups(
     default.
     """
     count = _check(q, k, v, group, count, weights, rotation, backend)
+    check_bools(per_query_head=per_query_head, return_phi=return_phi)
     scale = scale_of(scale, k.shape[-1])
     fits = _kernel_pools(weights, per_query_head, count, return_phi) and k.dtype in KERNEL_DTYPES
     if backend == "triton" or (backend == "auto" and fits and fused(k)):

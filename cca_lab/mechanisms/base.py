@@ -9,6 +9,7 @@ from cca_lab.attention.arguments import check_qkv, check_rotation, scale_of
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.settings import check_flags
 
 EVERY_ROW = "every row sees its past only"
 _GIVEN = "given the choice, every row sees its past only"
@@ -88,6 +89,7 @@ class Mechanism:
     backends: ClassVar[tuple[str, ...]] = ON_INTERVALS
 
     def __post_init__(self) -> None:
+        check_flags(self)
         if self.backend not in ("auto", *self.backends):
             raise ValueError(f"backend: got {self.backend!r}, wanted 'auto' or one of "
                              f"{', '.join(self.backends)} for {self.name!r} attention")

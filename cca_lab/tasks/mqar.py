@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cca_lab.settings import LARGEST_WRITTEN, check_integers, check_numbers
+from cca_lab.settings import LARGEST_WRITTEN, check_flags, check_integers, check_numbers
 
 UNASKED = -100  # the target of a token that is no query, which cross entropy ignores
 FILLER = 0
@@ -47,6 +47,7 @@ class MQAR:
     random_filler: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_integers(1, length=self.length, pairs=self.pairs, vocabulary=self.vocabulary)
         check_numbers(0, 10, power=self.power)
         if self.length % 2 or self.length < 4 * self.pairs:

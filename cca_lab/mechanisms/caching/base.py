@@ -21,7 +21,7 @@ from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 from cca_lab.mechanisms.caching.state import State
-from cca_lab.settings import check_integers
+from cca_lab.settings import check_flags, check_integers
 
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options
@@ -65,6 +65,7 @@ class CacheSizes:
     itemsize: int = 4
 
     def __post_init__(self) -> None:
+        check_flags(self)
         if not self.heads:
             object.__setattr__(self, "heads", self.kv_heads)
         check_integers(1, layers=self.layers, heads=self.heads, kv_heads=self.kv_heads,

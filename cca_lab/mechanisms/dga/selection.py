@@ -17,7 +17,7 @@ from cca_lab.attention.arguments import check_qkv, check_tensors
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms.indices import blocks_before, focal_count
 from cca_lab.mechanisms.tokens import best, floor_of_share
-from cca_lab.settings import check_integers
+from cca_lab.settings import check_flags, check_integers
 
 CHOICES = ("prompt", "blocks")
 ROWS_AT_ONCE = 256  # rows of A in memory at a time
@@ -51,6 +51,7 @@ class FocalRule:
     shared: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(self)
         check_integers(1, group=self.group, block=self.block)
         if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps "

@@ -18,7 +18,7 @@ from cca_lab.mechanisms.indices import (
     segment_size,
     segment_step,
 )
-from cca_lab.settings import check_integers
+from cca_lab.settings import check_flags, check_integers
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
            "borders": ("text", "calls")}
@@ -57,6 +57,7 @@ class Settings:
     kernel: int = 21
 
     def __post_init__(self) -> None:
+        check_flags(self)
         sizes = sizes_of(self.segment)
         if not sizes:
             raise ValueError(f"segment: got {self.segment!r}, wanted a number of tokens, or a list "

@@ -19,6 +19,7 @@ Differs from the paper and the public code:
   * One list of patterns serves all layers of a model; the paper has one for each layer.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,6 +68,8 @@ class MInference(Mechanism):
                           list | tuple) or not all(isinstance(x, dict) for x in self.patterns):
             raise ValueError(
                 f"patterns: got {self.patterns!r}, wanted a list of them, such as [{A_PATTERN}]")
+        # what the caller keeps may be changed later, without a check
+        object.__setattr__(self, "patterns", copy.deepcopy(self.patterns))
         if not self.mechanisms:
             raise ValueError("patterns: got 0, wanted one for each query head, or one for all; "
                              "choose_patterns makes such a list")
