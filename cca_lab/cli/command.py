@@ -153,7 +153,7 @@ def expanded(argument: str) -> str:
 def check_values(values: dict[str, Any]) -> None:
     """Raise ValueError for a number that is not finite or too large, or an output over an input."""
     paths = {name: value.resolve() for name, value in values.items() if isinstance(value, Path)}
-    for name in WRITTEN & paths.keys():
+    for name in sorted(WRITTEN & paths.keys()):
         for other in paths.keys() - {name}:
             if paths[name] == paths[other]:
                 raise ValueError(f"{_dashed(name)}: {values[name]} is also {_dashed(other)}, which "

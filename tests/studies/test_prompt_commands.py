@@ -172,7 +172,8 @@ def test_depths_are_even_and_lengths_have_a_default():
      (["study", "needles", "--length", 257], "length: got 257 tokens, wanted at most 256"),
      (["study", "needles", "--depths", 0], "depths: got 0"),
      (["study", "needles", "--samples", -1], "samples: got -1"),
-     (["study", "needles", "--out", "{home}/x.json", "--figure", "{home}/x.json"], "figure: got")])
+     (["study", "needles", "--out", "{home}/x.json", "--figure", "{home}/x.json"],
+     "is also out, which it would replace")])
 def test_a_wrong_option_is_one_line(home, words, told):
     own = [str(word).format(home=home) for word in words]
     more = [] if own[0] == "study" else ["--text", str(home / "text.txt")]
