@@ -40,6 +40,9 @@ class Study:
         check(self)
         quiet()
         out, figure = self.file, getattr(self, "figure", None)
+        if figure is not None and figure == out:
+            raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another "
+                             "name")
         result = json.loads(json.dumps(self.result()))  # shown and drawn is what is written
         if out is not None:
             write_json(out, result)
