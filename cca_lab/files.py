@@ -5,10 +5,13 @@
 
 import hashlib
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 CLONE = "work in a clone and install it with `pip install -e .`"
 ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
@@ -114,6 +117,36 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(path: Path, name: str = "out") -> Iterator[None]:
+    """Keep other commands from writing to a file or a folder within the context.
+
+    The lock is a file beside it. The system frees that of a command that was killed.
+
+    Raises:
+        ValueError: if another command writes there; it is named.
+    """
+    lock = path.absolute().with_name(f".{path.name}.lock")
+    missing = [folder for folder in lock.parents if not folder.exists()]
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    guard = FileLock(lock)
+    try:
+        guard.acquire(blocking=False)
+    except Timeout as error:
+        raise ValueError(f"{name}: {path} is being written by {lock.read_text()}; wait until that "
+                         "ends, or choose another name") from error
+    try:
+        lock.write_text(f"process {os.getpid()} on {platform.node()}")
+        yield
+    finally:
+        with suppress(OSError):  # on Windows an open file stays
+            lock.unlink()  # while it is held: who waits for the removed file asks again
+        guard.release()
+        for folder in missing:
+            with suppress(OSError):  # it holds what was written
+                folder.rmdir()
 
 
 def _temporary(path: Path) -> Path:

@@ -1,6 +1,7 @@
 """The machine of a measurement, and how progress, results, tables and figures are shown."""
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -73,9 +74,26 @@ def cpu_name() -> str:
 
 def write_json(path: str | Path, data: Any) -> None:
     """Write `data` as indented JSON, whole or not at all; missing folders are made."""
-    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(as_json(data), indent=1) + "\n"
     with replacing(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def as_json(data: Any) -> Any:
+    """Return data as it is read from JSON; ValueError naming a number that is not finite."""
+    values = json.loads(json.dumps(data))
+    _check_finite(values, "result")
+    return values
+
+
+def _check_finite(value: Any, name: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}: is {value}, and is not written; the model computes numbers that "
+                         "are not finite, or was trained at too high a learning rate")
+    inner = value.items() if isinstance(value, dict) else enumerate(value) \
+        if isinstance(value, list) else ()
+    for key, each in inner:
+        _check_finite(each, f"{name}.{key}")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]],

@@ -102,17 +102,17 @@ def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
         bounded = about.least is not None and about.most is None  # else `check_sizes` is below
         check_integers(int(least) if bounded else -LARGEST, **{name: value})
     elif kind is float:
-        above = about.above
-        if above is not None and isinstance(value, int | float) and not above < value < math.inf:
-            raise ValueError(f"{name}: got {value}, wanted a finite number above {above}")
-        if about.most is None:
-            check_numbers(least, math.inf, **{name: value})
+        above, most = about.above, math.inf if about.most is None else about.most
+        if above is not None and isinstance(value, int | float) and not above < value <= most:
+            limit = "" if math.isinf(most) else f", at most {most}"
+            raise ValueError(f"{name}: got {value}, wanted a finite number above {above}{limit}")
+        check_numbers(least, math.inf, **{name: value})
     elif kind in (bool, str) and not isinstance(value, kind):
         wanted = "true or false" if kind is bool else "text"
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
     elif kind is Path and not isinstance(value, str | Path):
         raise ValueError(f"{name}: got {value!r}, wanted a path")
-    if kind in (int, float) and about.most is not None:
+    if kind in (int, float) and about.most is not None and about.above is None:
         check_numbers(-math.inf, math.inf, **{name: value})
         check_sizes(**{name: (value, least, about.most)})
 
@@ -170,6 +170,9 @@ def check_sizes(**sizes: tuple[float | Sequence[float], float, float]) -> None:
         numbers = [given] if isinstance(given, int | float) else list(given)
         if not numbers:
             raise ValueError(f"{name}: got none, wanted one or more")
+        if least > most:  # what there is, such as a model's context, is too short
+            raise ValueError(f"{name}: got {numbers[0]}, wanted at least {least}, and only {most} "
+                             "can be had here; use a model that reads more, or a longer text")
         for number in numbers:
             if not least <= number <= most:
                 raise ValueError(

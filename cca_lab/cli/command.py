@@ -89,6 +89,8 @@ class Commands(Group):
         except (ValueError, OSError, MemoryError) as error:
             raise _ended(f"error: {_line(error)}") from error
         except RuntimeError as error:
+            if str(error).startswith("Symlink loop"):  # of `Path.resolve`
+                raise _ended(f"error: {_line(error)}; choose another path") from error
             if not any(words in str(error) for words in NO_MEMORY):
                 raise
             raise _ended("error: not enough memory for these sizes; ask for less "

@@ -6,15 +6,17 @@ logs a weight that is missing, unexpected or of another shape, and initialises i
 
 import glob
 import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -39,6 +41,7 @@ from cca_lab.models.plugin import check_family, modules_of, shapes, swap_attenti
 MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
 MOST_LAYERS = 1000
 MOST_SAID = 300  # characters of a library's own message
+TRIED = 16  # tokens that a model reads as a trial when it is loaded
 WEIGHTS = ("*.safetensors", "*.bin")
 # as older and as present versions write it
 GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__)
@@ -65,14 +68,14 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
     """
     check_model(model)
     check_path("folder", folder)
+    if not is_finite(model.state_dict().values()):
+        raise ValueError("model: it holds weights that are not finite numbers, and is not saved; "
+                         "train it again with a lower learning rate")
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ValueError(
             f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers, or None")
     folder = Path(folder).expanduser().absolute()
-    empty = folder.is_dir() and not any(folder.iterdir())
-    if folder.exists() and not empty and not (folder / "config.json").is_file():
-        raise ValueError(
-            f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
+    check_replaceable(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clear_killed_saves(folder)
@@ -88,12 +91,22 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         if folder.exists():
             folder.replace(temporary / "old")
         (temporary / "new").replace(folder)
-    except BaseException:
+    except Exception as error:  # on a full disk each library raises one of its own
+        raise ValueError(f"folder: {folder} cannot be written ({said(error)}); what was there "
+                         "stays; make room, or choose another") from error
+    finally:
         if (temporary / "old").exists() and not folder.exists():
             (temporary / "old").replace(folder)
-        raise
-    finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise ValueError if a folder holds something else than a checkpoint."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
 
 
 def _as_usual(folder: Path) -> None:
@@ -223,10 +236,14 @@ def reading(source: str, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # on a broken file a library may raise anything
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        reason = kind + " ".join(str(error).split())
-        raise ValueError(f"path_or_name: {what} of {source} cannot be used: {reason[:MOST_SAID]}; "
+        raise ValueError(f"path_or_name: {what} of {source} cannot be used: {said(error)}; "
                          "get or save the model again") from error
+
+
+def said(error: Exception) -> str:
+    """Return a library's error in one line that is not too long."""
+    kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+    return (kind + " ".join(str(error).split()))[:MOST_SAID]
 
 
 def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
@@ -234,11 +251,13 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
 
     Raises:
         ValueError: if the config is broken or of another family, or if any weight is missing,
-            unexpected, not finite or of another shape than the config's.
+            unexpected, no floating-point number, not finite or of another shape than the config's,
+            or if the model computes numbers that are not finite.
     """
     try:
         config = _config(source)
         with reading(source, "the weights"):
+            _check_dtypes(source)
             both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
                 source, config=config, dtype=dtype, output_loading_info=True,
                 ignore_mismatched_sizes=True, trust_remote_code=False)
@@ -256,7 +275,31 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
             raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
                              "config.json and weights belong to different models, or were changed")
     check_finite(model.state_dict(), source)
+    with reading(source, "the model"):
+        _check_computes(model)
     return model
+
+
+def _check_dtypes(source: str) -> None:
+    """Raise ValueError for weights that transformers would round or cut to floating point."""
+    for path in Path(source).glob("*.safetensors"):  # none for the hub
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118  # it is no dict
+                stored = file.get_slice(name)
+                if name.endswith((".weight", ".bias")) and len(stored.get_shape()) <= 2 \
+                        and stored.get_dtype()[0] not in "FB":  # such as F32 and BF16
+                    raise ValueError(f"{name} is of type {stored.get_dtype()}, wanted floating "
+                                     "point")
+
+
+@torch.no_grad()
+def _check_computes(model: PreTrainedModel) -> None:
+    """Raise ValueError unless the logits of a few tokens of the vocabulary are finite."""
+    rows = model.config.vocab_size
+    ids = torch.linspace(0, rows - 1, TRIED).long()[None]  # (1, TRIED)
+    if not torch.isfinite(model.eval()(input_ids=ids, use_cache=False).logits).all():
+        raise ValueError("it computes numbers that are not finite; its weights are too large, or "
+                         "its config is wrong")
 
 
 def _config(source: str) -> PreTrainedConfig:
@@ -266,6 +309,12 @@ def _config(source: str) -> PreTrainedConfig:
         layers = config.get_text_config().num_hidden_layers
         if not 1 <= layers <= MOST_LAYERS:
             raise ValueError(f"{layers} layers, wanted 1 to {MOST_LAYERS}")
+        for name, value in config.to_dict().items():
+            least = 0.0 if "eps" in name else -math.inf  # a norm divides by it
+            if isinstance(value, float) and not least < value < math.inf:
+                raise ValueError(f"{name} is {value}")
+        if getattr(config, "quantization_config", None) is not None:
+            raise ValueError("its weights are quantised; wanted weights in floating point")
         with torch.device("meta"):  # without memory
             skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         check_family(skeleton)
@@ -281,9 +330,14 @@ def _config(source: str) -> PreTrainedConfig:
 def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
     """Raise ValueError naming a weight that holds a number which is not finite."""
     for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
+        if not is_finite([tensor]):
             raise ValueError(f"path_or_name: {name} of {source} holds numbers that are not finite; "
                              "get or train the model again")
+
+
+def is_finite(tensors: Iterable[Tensor]) -> bool:
+    """Return whether all numbers of all tensors are finite."""
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
 def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, Any]]:

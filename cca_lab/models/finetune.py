@@ -2,7 +2,7 @@
 
 import json
 import math
-import shutil
+import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,29 +12,39 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.checkpoints import save_pretrained
+from cca_lab.models.checkpoints import check_replaceable, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
 from cca_lab.models.plugin import attention_of, group_size, swap_attention
 from cca_lab.models.recipe import Diverged, FinetuneConfig
-from cca_lab.models.training import (
+from cca_lab.models.run_folder import (
+    PROGRESS,
     append_log,
+    check_random_state,
+    loading_state,
+    put_back,
+    read_log,
+    read_progress,
+    replace_folder,
+    trim_log,
+    writing_state,
+)
+from cca_lab.models.training import (
     autocast,
     deferred_interrupt,
     faster_precision,
     make_optimizers,
     mark_trainable,
-    put_back,
-    read_log,
-    replace_folder,
     row_losses,
-    trim_log,
 )
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
+ENGINES = tuple(f"ACCELERATE_USE_{name}" for name in ("DEEPSPEED", "FSDP", "MEGATRON_LM",
+                                                      "PARALLELISM_CONFIG"))
 WATCHED = 10  # steps over which a loss is averaged before it counts as rising
 RISE = 1.0  # nats by which the text loss must exceed that of the first steps to count as diverging
 
@@ -58,7 +68,9 @@ class Finetuner:
                  context_parallel: int = 1) -> None:
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
-        self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
+        if self.folder is not None:
+            check_replaceable(self.folder / "model")
+        self.accelerator = _accelerator()
         self.step = 0
         # readers have texts of their own
         context, self.reader, self.readers = context_groups(context_parallel)
@@ -186,20 +198,19 @@ class Finetuner:
         """Write the model and the state, each to a temporary path that is then renamed."""
         if self.folder is None:
             return
-        accelerator, temporary = self.accelerator, self.folder / "state.part"
-        if accelerator.is_main_process:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-        accelerator.wait_for_everyone()
-        if self.optimizers:
-            accelerator.save_state(str(temporary))
-        accelerator.wait_for_everyone()  # every process has written its own random state
-        if accelerator.is_main_process:
-            progress = {"step": self.step, "precision": self.precision, "run": self._run_identity()}
-            (temporary / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-            replace_folder(temporary, self.folder / "state")
-            save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
-                            self.tokenizer)
+        accelerator, main = self.accelerator, self.accelerator.is_main_process
+        with writing_state(self.folder, main) as temporary:
+            accelerator.wait_for_everyone()
+            if self.optimizers:
+                accelerator.save_state(str(temporary))
+            accelerator.wait_for_everyone()  # every process has written its own random state
+            if main:
+                progress = {"step": self.step, "precision": self.precision,
+                            "run": self._run_identity()}
+                (temporary / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
+                replace_folder(temporary, self.folder / "state")
+                save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
+                                self.tokenizer)
         accelerator.wait_for_everyone()
 
     def _run_identity(self) -> dict[str, Any]:
@@ -211,19 +222,23 @@ class Finetuner:
             identity["groups of processes"] = self.readers
         return json.loads(json.dumps(identity))
 
-    def resume(self) -> int:
-        """Load the state from the run's folder, unless it is another run's, and return its step."""
+    def resume(self, *, allow_different: bool = False) -> int:
+        """Load the state from the run's folder, and return its step.
+
+        Args:
+            allow_different: go on although the random states cannot be restored, so that dropout
+                draws other numbers than in a run that was not interrupted.
+
+        Raises:
+            ValueError: if the state is missing, broken, or that of another run or model.
+        """
         state = self.folder / "state" if self.folder is not None else None
         if state is not None and self.accelerator.is_main_process:
             put_back(state)
         self.accelerator.wait_for_everyone()
-        if state is None or not (state / "progress.json").is_file():
+        if state is None or not (state / PROGRESS).is_file():
             raise ValueError(f"resume: no state in {self.folder}; start without --resume")
-        try:
-            progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"resume: got a progress.json in {state} that cannot be read; start "
-                             "without --resume, in another folder") from error
+        progress = read_progress(state)
         saved, now = progress["run"], self._run_identity()
         if saved != now:
             differing = [key for key in sorted(saved.keys() | now.keys())
@@ -231,14 +246,30 @@ class Finetuner:
             raise ValueError(f"resume: {', '.join(differing)} differ from the run in "
                              f"{self.folder}; give the same options, or another folder")
         if self.optimizers:
-            self.accelerator.load_state(str(state))
+            with loading_state(state):
+                self.accelerator.load_state(str(state))
+            if not allow_different:
+                check_random_state(state, self.accelerator.process_index)
         self.step, self.precision = progress["step"], progress["precision"]
         if self.accelerator.is_main_process:
             trim_log(state.parent, self.step)
         self.accelerator.wait_for_everyone()
         self.text_losses = [record["text_loss"] for record in read_log(state.parent)
-                            if record["text_loss"] is not None]
+                            if record.get("text_loss") is not None]
         return self.step
+
+
+def _accelerator() -> Accelerator:
+    """Return an accelerator whose arithmetic the environment does not change.
+
+    accelerate reads the precision and the number of steps whose gradients are added from variables
+    that a launcher, or an earlier experiment, has left.
+    """
+    for name in ENGINES:
+        if os.environ.get(name, "false").lower() == "true":
+            raise ValueError(f"{name}: is set, and the lab trains without it; unset it")
+    return Accelerator(cpu=not torch.cuda.is_available(), mixed_precision="no", dynamo_backend="no",
+                       gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1))
 
 
 def _rising(losses: list[float]) -> bool:

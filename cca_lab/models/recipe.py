@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from cca_lab.settings import check, option
 
+MOST_RATE = 1000.0  # no rate of use is near it; one of 1e300 is no number of float32
+
 
 class Diverged(RuntimeError):
     """Training diverged: a loss, a gradient or a perplexity is not a finite number."""
@@ -24,7 +26,7 @@ class FinetuneConfig:
                 "compressor (what the mechanism added, as in LoCoCo's Section 4.2) or none.",
         choices=("full", "qkv", "none", "compressor"))
     learning_rate: float = option(1e-3, "Learning rate after warm-up; falls linearly to a tenth.",
-                                  above=0)
+                                  above=0, most=MOST_RATE)
     optimizer: str = option("adamw", "adamw; or muon for the matrices of the blocks, AdamW for the "
                                      "rest.", choices=("adamw", "muon"))
     warmup: int = option(10, "Steps of linear warm-up of the learning rate.", least=0)

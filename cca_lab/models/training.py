@@ -1,13 +1,10 @@
-"""What a training run needs: optimizers, trained weights, precision, Ctrl-C and its folder."""
+"""What a training run needs: optimizers, trained weights, precision and Ctrl-C."""
 
-import json
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -16,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cca_lab.files import replacing
 from cca_lab.models.interface import MODULE
 
 # c_attn: GPT-2's three matrices side by side
@@ -197,49 +193,3 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
         yield lambda: pressed
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Replace a folder by `new`; at every moment one of the two exists."""
-    old = folder.with_name(folder.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def put_back(folder: Path) -> None:
-    """Undo the first half of a `replace_folder` that was interrupted."""
-    old = folder.with_name(folder.name + ".old")
-    if old.exists() and not folder.exists():
-        old.rename(folder)
-
-
-def append_log(folder: Path, record: dict[str, Any]) -> None:
-    """Append a record to a run's `log.jsonl`; the folder is made if missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
-        log.write(json.dumps(record) + "\n")
-
-
-def read_log(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run's `log.jsonl`, without a last line that was cut off."""
-    path = Path(folder) / "log.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield json.loads(line)
-        except ValueError as error:  # a full disk, or a machine that stopped, cuts the last line
-            if number < len(lines):
-                raise ValueError(
-                    f"log: got line {number} of {path}, which is no record; remove it") from error
-
-
-def trim_log(folder: Path, step: int) -> None:
-    """Remove the records after a step from the log; they will be written again."""
-    kept = [record for record in read_log(folder) if record["step"] <= step]
-    if (folder / "log.jsonl").is_file():
-        with replacing(folder / "log.jsonl") as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept),
-                                 encoding="utf-8")

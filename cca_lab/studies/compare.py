@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NotRequired, TypedDict
 
 import torch
 from transformers import PreTrainedModel
@@ -17,10 +17,21 @@ from cca_lab.reporting import device_name, machine, print_table
 from cca_lab.settings import LARGEST_WRITTEN, option
 from cca_lab.studies.benchmarks.model import new_cache, write
 from cca_lab.studies.evaluate import LENGTH, MOST_SAMPLES, Evaluation, make_evaluation
-from cca_lab.studies.study import Continued, ModelStudy, Report
+from cca_lab.studies.study import Continued, Interval, ModelStudy, Report
 
 DECODED = 16  # tokens that are timed one by one
 ROUNDS = 3
+
+
+class CompareRow(TypedDict):
+    """What one mechanism measured, as far as it is shown."""
+
+    title: str
+    perplexity: Interval
+    exact_match: NotRequired[dict[str, Any]]
+    cache_bytes: int | None
+    prefill_seconds: float
+    decode_seconds: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +42,7 @@ class Compare(Continued, ModelStudy):
     minus the 16 tokens that are decoded and timed; the others keep all and use their defaults.
     """
 
+    row: ClassVar[Any] = CompareRow
     entries: int = option(96, "Entries (a key and a value each) to keep per KV head.", least=LEAST,
                           most=LARGEST_WRITTEN)
     length: int | None = option(None, "Tokens per sequence.", shown=LENGTH)

@@ -1,7 +1,9 @@
 """Finetuning of a model with swapped attention on text and questions: `cca-lab finetune`."""
 
 import logging
+import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from cca_lab.files import held
 from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.finetune import Finetuner
@@ -19,7 +22,15 @@ from cca_lab.reporting import machine as machine_facts
 from cca_lab.reporting import training_progress
 from cca_lab.settings import REQUIRED, check, check_sizes, nested, option
 from cca_lab.studies.evaluate import Evaluate, note_left_out, note_too_long, question_tasks
-from cca_lab.studies.study import ModelStudy, SwappedStudy, context_of, given, note_full, option_of
+from cca_lab.studies.study import (
+    ModelStudy,
+    SwappedStudy,
+    context_of,
+    given,
+    note,
+    note_full,
+    option_of,
+)
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture, PackedExamples
 from cca_lab.tasks.prompts import AnyTask, chosen_tasks
@@ -65,17 +76,22 @@ class Finetune:
         1, "Processes of torchrun that share each text, a part of its tokens each; "
            "cca only.", least=1)
     resume: bool = option(False, "Continue the run in --out.")
+    allow_different: bool = option(
+        False, "Continue although random states are lost, so that dropout draws other numbers.")
     option: tuple[str, ...] = option_of(SwappedStudy, "option")
 
     def run(self) -> list[dict]:
         """Load a model, swap its attention, train and save it; return its steps' records."""
         check(self)
+        check_launch()
         quiet()
         logging.getLogger("accelerate").setLevel(logging.ERROR)  # it warns about tied weights
         options = given(self.attention, self.option, group=self.group, window=self.window)
         config, reading, out = self.config, self.reading, self.out
         if (out / "config.json").exists():
             raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
+        if self.allow_different and not self.resume:
+            raise ValueError("allow-different: given without --resume; leave it out")
         if (out / "state").exists() and not self.resume:
             raise ValueError(f"out: {out} holds a run already; continue it with --resume, or "
                              "choose another folder")
@@ -88,17 +104,25 @@ class Finetune:
         mixture = mixture_for(reading, model, tokenizer, corpus, tasks)
         finetuner = Finetuner(model, mixture, config, out, tokenizer, self.context_parallel)
         main = finetuner.accelerator.is_main_process
+        with held(out) if main else nullcontext():
+            return self._trained(finetuner, corpus, tasks, main)
+
+    def _trained(self, finetuner: Finetuner, corpus: Corpus, tasks: Sequence[AnyTask], main: bool
+                 ) -> list[dict]:
+        """Train, and say what happens in the main process."""
+        config, out, mixture = self.config, self.out, finetuner.mixture
         if self.resume:
-            finetuner.resume()
+            finetuner.resume(allow_different=self.allow_different)
         elif main:
             # of a run that stopped before its first checkpoint
             (out / "log.jsonl").unlink(missing_ok=True)
         if main:
             Console(stderr=True).print(work_ahead(finetuner), highlight=False)
-            note_full(attention_of(model), mixture.length)
+            note_full(attention_of(finetuner.accelerator.unwrap_model(finetuner.model)),
+                      mixture.length)
             note_left_out(corpus)
             for task in tasks:
-                note_too_long(task, tokenizer, mixture.length - mixture.shift)
+                note_too_long(task, finetuner.tokenizer, mixture.length - mixture.shift)
         title = f"finetuning {Path(self.model).name}, {self.attention}, {config.strategy}"
         try:
             records = run_with_progress(finetuner, title)
@@ -114,6 +138,20 @@ class Finetune:
             print(f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model "
                   f"{out / 'model'}")
         return records
+
+
+def check_launch() -> None:
+    """Refuse variables of a launcher that fit no process, and say whom the others wait for."""
+    rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    if not rank and not size:
+        return
+    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise ValueError(f"RANK, WORLD_SIZE: got {rank!r} of {size!r}, wanted a number from 0 and "
+                         "their count; unset both, which a launcher such as torchrun sets")
+    if int(size) > 1 and rank == "0":
+        note(f"RANK and WORLD_SIZE are set: waiting for {int(size) - 1} other process(es) at "
+             f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}; without torchrun, "
+             "unset them")
 
 
 def run_with_progress(finetuner: Finetuner, title: str) -> list[dict]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 import torch
@@ -18,10 +18,18 @@ from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_starts
 from cca_lab.reporting import command_line, device, machine, print_table
 from cca_lab.settings import LARGEST_WRITTEN, check_sizes, option
-from cca_lab.studies.study import Continued, ModelStudy, Report
+from cca_lab.studies.study import Continued, Interval, ModelStudy, Report
 
 FIRST = 256  # tokens of the first bucket; each next one is as long as all before it
 HIDDEN_AT_ONCE = 512  # rows of logits in memory at a time
+
+
+class LengthsRow(TypedDict):
+    """What one mechanism measured, as far as it is shown."""
+
+    attention: str
+    options: dict[str, Any]
+    perplexity: list[Interval]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +40,7 @@ class Lengths(Continued, ModelStudy):
     later tokens (its causal scope says so) has no perplexity in that sense; its number is marked.
     """
 
+    row: ClassVar[Any] = LengthsRow
     length: int = option(4096, "Tokens per window.")
     windows: int = option(4, "Number of windows of held-out text.", least=1, most=2**16)
     entries: int = option(512, "Entries (a key and a value each) to keep per KV head.", least=LEAST,
@@ -75,6 +84,10 @@ class Lengths(Continued, ModelStudy):
         """Return the losses of a finetuned model, `cell`, or of the mechanism `name`."""
         if cell is not None:
             model, _ = load_pretrained(cell)
+            rows = model.config.vocab_size
+            if rows <= int(self.ids.max()):
+                raise ValueError(f"trained: {cell} has a vocabulary of {rows} tokens, wanted that "
+                                 f"of {self.model}; measure it by itself")
         else:
             model = self.loaded[0]
             torch.manual_seed(0)  # of a mechanism's own weights

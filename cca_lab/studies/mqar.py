@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypedDict
 
 from matplotlib.figure import Figure
 from transformers import PreTrainedConfig
@@ -55,6 +55,17 @@ class RecallCell:
         return f"{label(self.mechanism.name, self.mechanism.options())}, seed {self.seed}"
 
 
+class RecallRow(TypedDict):
+    """What a cell measured, as far as it is shown."""
+
+    attention: str
+    options: dict[str, Any]
+    entries: int | None
+    state_bytes: int
+    accuracy: float
+    seed: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recall(Continued):
     """Train full attention, then every mechanism at every size, on multi-query associative recall.
@@ -62,6 +73,7 @@ class Recall(Continued):
     More sizes or seeds can be added to a file later.
     """
 
+    row: ClassVar[Any] = RecallRow
     length: int = option(64, "Tokens per text.")
     pairs: int = option(4, "Keys with a value in a text; each is asked once.")
     vocabulary: int = option(8192, "Tokens of the vocabulary.")
@@ -89,7 +101,8 @@ class Recall(Continued):
     @cached_property
     def planned(self) -> tuple[dict[str, RecallCell], list[str]]:
         """What is trained, by name and seed by seed, and the budgets that are too small."""
-        names = tuple(dict.fromkeys(self.attention or (QUICK if self.quick else NAMES)))
+        names = [name for name in dict.fromkeys(self.attention or (QUICK if self.quick else NAMES))
+                 if name != "full"]  # which is always trained
         quarters = (2, ) if self.quick else (1, 2, 3)
         budgets = sorted(set(self.entries or (share * self.length // 4 for share in quarters)))
         check_sizes(entries=(budgets, LEAST_ENTRIES, self.length))
@@ -98,6 +111,10 @@ class Recall(Continued):
         chosen = [(name, budget, within(config, name, budget, self.length)) for budget in budgets
                   for name in names]
         missing = [f"{name}, {budget} entries" for name, budget, fitting in chosen if not fitting]
+        for name in self.attention:
+            if name != "full" and not any(fits for each, _, fits in chosen if each == name):
+                raise ValueError(f"attention: got {name!r}, which fits into none of "
+                                 f"{', '.join(map(str, budgets))} entries; give larger --entries")
         pairs = [(Full(), None),
                  *((each, budget) for _, budget, fitting in chosen for each in fitting)]
         cells = [RecallCell(mechanism, budget, largest_bytes(mechanism, self.length, sizes), seed)

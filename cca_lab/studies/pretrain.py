@@ -1,6 +1,5 @@
 """Pretraining of a tokenizer and a small base model, and its model card: `cca-lab pretrain`."""
 
-import json
 import math
 import shutil
 from dataclasses import asdict, dataclass, fields
@@ -10,12 +9,14 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.checkpoints import quiet, save_pretrained
+from cca_lab.files import held
+from cca_lab.models.checkpoints import is_finite, quiet, save_pretrained
 from cca_lab.models.evaluate import exact_match, perplexity
 from cca_lab.models.mini import new_model, train_tokenizer
 from cca_lab.models.plugin import attention_of, swap_attention
 from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
-from cca_lab.reporting import device, device_name, training_progress
+from cca_lab.models.recipe import MOST_RATE, Diverged
+from cca_lab.reporting import device, device_name, training_progress, write_json
 from cca_lab.settings import LARGEST_WRITTEN, REQUIRED, check, option
 from cca_lab.studies.study import ModelStudy, SwappedStudy, given, note_full, option_of
 from cca_lab.tasks.corpus import Corpus, load_corpus
@@ -82,14 +83,14 @@ class Pretrain:
 
     out: Path = option(REQUIRED, "New folder to write the model to.", output="folder")
     family: str = option("gpt2", "Architecture: gpt2 or opt.", choices=FAMILIES)
-    tokens: float = option(20e6, "Budget of training tokens.")
+    tokens: float = option(20e6, "Budget of training tokens.", least=1)
     context: int = option(512, "Longest sequence the model reads, in tokens.", least=64, most=2**20)
     vocabulary: int = option(2048, "Size of the tokenizer's vocabulary.", least=512, most=2**20)
     width: int = option(128, "Width of the residual stream; a multiple of the heads.", least=1,
                         most=16384)
     layers: int = option(4, "Transformer blocks.", least=1, most=100)
     heads: int = option(4, "Query heads per block.", least=1)
-    learning_rate: float = option(8e-3, "Peak learning rate.")
+    learning_rate: float = option(8e-3, "Peak learning rate.", above=0, most=MOST_RATE)
     seed: int = option(0, "Random seed of the weights and the data.", least=0, most=LARGEST_WRITTEN)
     text: str | None = option_of(ModelStudy, "text")
     threads: int = option(0, "CPU threads; 0 leaves the choice to PyTorch.", least=0, most=1024)
@@ -104,11 +105,6 @@ class Pretrain:
         if self.heads > self.width or self.width % self.heads:
             raise ValueError(f"heads: got {self.heads}, which does not divide the width "
                              f"{self.width}; choose a divisor")
-        if not 1 <= self.tokens < math.inf:
-            raise ValueError(f"tokens: got {self.tokens}, wanted 1 or more, and an end")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted a finite number "
-                             "above 0")
         weights = self.width * (12 * self.layers * self.width + self.vocabulary + self.context)
         if weights > MOST_WEIGHTS:
             raise ValueError(f"width, layers, vocabulary, context: {weights:.1e} weights, wanted "
@@ -122,10 +118,14 @@ class Pretrain:
     def run(self) -> dict:
         """Train a base model, write it with its model card, and return the card's data."""
         quiet()
+        with held(self.out):
+            if self.out.exists():
+                raise ValueError(f"out: {self.out} is there already; choose another folder or "
+                                 "remove it")
+            return self._made()
+
+    def _made(self) -> dict:
         options = self.options
-        if self.out.exists():
-            raise ValueError(f"out: {self.out} is there already; choose another folder or remove "
-                             "it")
         if self.threads:
             torch.set_num_threads(self.threads)
         corpus = load_corpus(self.text)
@@ -141,6 +141,8 @@ class Pretrain:
         recipe = Recipe(learning_rate=self.learning_rate)
         curve, stages = self._train(Pretrainer(model, tokenizer, corpus, recipe, self.seed))
         model.half().float()  # evaluated as it is saved: with weights rounded to fp16
+        if not is_finite(model.state_dict().values()):
+            raise Diverged("the weights are no finite numbers in fp16; lower the learning rate")
         settings = {key: value for key, value in asdict(self).items()
                     if key not in ("group", "window", "option")}  # those are "attention_options"
         card = {"options": settings | {"out": self.out.name, "attention_options": options},
@@ -152,11 +154,13 @@ class Pretrain:
                 "results": judge(model, tokenizer, corpus, self.context), "curve": curve}
         temporary = self.out.with_name(self.out.name + ".part")
         shutil.rmtree(temporary, ignore_errors=True)
-        save_pretrained(model.half(), temporary, tokenizer)
-        (temporary / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n",
-                                                    encoding="utf-8")
-        (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
-        temporary.replace(self.out)
+        try:
+            save_pretrained(model.half(), temporary, tokenizer)
+            write_json(temporary / "pretraining.json", _rounded(card))
+            (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
+            temporary.replace(self.out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
         print(f"written: {self.out}")
         return card
 
@@ -168,6 +172,9 @@ class Pretrain:
         record: dict[str, Any] = {}
         with training_progress(f"pretraining {self.out.name}", self.tokens) as report:
             for record in pretrainer.run(plan, self.tokens):
+                if not math.isfinite(record["text_loss"] + record["task_loss"]):
+                    raise Diverged(f"step {record['step']}: the loss is no finite number at a peak "
+                                   f"learning rate of {self.learning_rate:.1e}; lower it")
                 if not stages or record["stage"] != stages[-1]["stage"]:
                     stages.append({key: record[key]
                                    for key in ("stage", "task", "length", "step", "seconds")})

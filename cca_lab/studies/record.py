@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import print_table
 from cca_lab.settings import REQUIRED, nested, option
 from cca_lab.studies.evaluate import KINDS
-from cca_lab.studies.recover import RUN
+from cca_lab.studies.recover import RUN, check_trains
 from cca_lab.studies.study import continued, given
 from cca_lab.studies.summary import SEED
-from cca_lab.studies.trials import Trial, Trials
+from cca_lab.studies.trials import Trial, TrialRow, Trials
 from cca_lab.tasks.reading import Reading
 
 BASE, GROUP, WINDOW, SEEDS = "gpt2-mini", 16, 64, 3
@@ -47,10 +47,18 @@ leaves it at about two thirds.
 """
 
 
+class RecordRow(TrialRow):
+    """A training run of a recipe."""
+
+    cpu_seconds: float
+    command: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record(Trials):
     """Try a recipe for the lab's record."""
 
+    row: ClassVar[Any] = RecordRow
     recipe: str = option(REQUIRED, "Name of the recipe, for the table.", argument=True,
                          metavar="NAME")
     config: FinetuneConfig = nested(FinetuneConfig, without=RUN)
@@ -67,6 +75,7 @@ class Record(Trials):
 
     def trials(self) -> dict[str, Trial]:
         """Return a training run for each seed."""
+        check_trains(self.config)
         options = given("cca", self.option)
         fixed = {"group": GROUP, "window": WINDOW}
         for key in fixed:
@@ -101,7 +110,7 @@ def table(study: Mapping) -> list[list[str]]:
 
 def page(folder: Path) -> str:
     """Return the page of the records of a folder of results."""
-    study = continued(folder / FILE, {})
+    study = continued(folder / FILE, {}, row=RecordRow)
     if study is None:
         return RULES + "No record yet.\n"
     lines = [COLUMNS, ["---"] * len(COLUMNS), *table(study)]

@@ -46,11 +46,11 @@ class Recover(Trials):
     def trials(self) -> dict[str, Trial]:
         """Return the base, the swapped models, and every training of each seed."""
         config = self.config
-        if config.steps < 1 or config.strategy == "none":
-            raise ValueError(
-                f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training; "
-                "`cca-lab evaluate` measures without one")
+        check_trains(config)
         options = given("cca", self.option)
+        for key in ("group", "window"):
+            if key in options:
+                raise ValueError(f"option: got {key}={options[key]}; give it as --{key}")
         for name in self.mechanism:
             class_of(name, "mechanism")
         settings = [("cca", {"group": group, "window": window, **options})
@@ -77,3 +77,11 @@ class Recover(Trials):
         kept = cache_tokens(length, self.group[0], self.window[0])
         base = self.loaded[0].config
         return (fitted(base, name, kept, length) if fits(name) else MECHANISMS[name]()).options()
+
+
+def check_trains(config: FinetuneConfig) -> None:
+    """Raise ValueError for a recipe that trains nothing of CCA."""
+    if config.steps < 1 or config.strategy not in ("full", "qkv"):
+        raise ValueError(
+            f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training of "
+            "CCA, which adds no weights; `cca-lab evaluate` measures without one")

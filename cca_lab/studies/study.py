@@ -3,24 +3,26 @@
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from rich.console import Console
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cca_lab.files import check_file, new_result
+from cca_lab.files import check_file, held, new_result
 from cca_lab.mechanisms import Mechanism
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.plugin import written_choice
 from cca_lab.models.pretrain import tokenize
-from cca_lab.reporting import device, training_progress, write_figure, write_json
+from cca_lab.reporting import as_json, device, training_progress, write_figure, write_json
 from cca_lab.settings import REQUIRED, check, option
+from cca_lab.stored import matches, read_json
 from cca_lab.tasks.corpus import Corpus, load_corpus
 
 PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
@@ -43,9 +45,10 @@ class Study:
         if figure is not None and figure == out:
             raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another "
                              "name")
-        result = json.loads(json.dumps(self.result()))  # shown and drawn is what is written
-        if out is not None:
-            write_json(out, result)
+        with nullcontext() if out is None else held(out):
+            result = as_json(self.result())  # shown and drawn is what is written
+            if out is not None:
+                write_json(out, result)
         if figure is not None:
             write_figure(figure, self.draw(result))
         self.show(result)
@@ -71,10 +74,19 @@ class Study:
         raise NotImplementedError
 
 
+class Interval(TypedDict):
+    """A measured number and its 95 % interval, as a file holds them."""
+
+    value: float
+    low: float
+    high: float
+
+
 class Continued(Study):
     """A study of named cells; those in its file are not measured again, so it can be continued."""
 
     rows: ClassVar[str] = "rows"  # key of the measurements in the file
+    row: ClassVar[Any] = dict  # what one of them holds, as far as it is shown; a TypedDict
 
     def settings(self) -> dict[str, Any]:
         """Return the entries that the file of an earlier call must share."""
@@ -95,7 +107,7 @@ class Continued(Study):
     def result(self) -> dict[str, Any]:
         """Measure the cells that are missing in the file, and write it after each."""
         cells, settings = self.cells(), self.settings()
-        result = continued(self.file, settings, self.rows)
+        result = continued(self.file, settings, self.rows, self.row)
         result = result or {**settings, **self.facts(), self.rows: {}}
         with training_progress(type(self).__name__.lower(), len(cells)) as report:
             for done, (name, cell) in enumerate(cells.items()):
@@ -245,15 +257,16 @@ def versions() -> dict[str, str]:
     return numbers
 
 
-def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials"
-              ) -> dict[str, Any] | None:
-    """Return the content of a study's file, or None; ValueError if it is none of these settings."""
+def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials",
+              row: Any = dict) -> dict[str, Any] | None:
+    """Return the content of a study's file, or None if there is none.
+
+    Raises:
+        ValueError: if the file is not of these settings, or if one of its `rows` is no `row`.
+    """
     if out is None or not out.exists():
         return None
-    try:
-        content = json.loads(out.read_text(encoding="utf-8"))
-    except ValueError:
-        content = None
+    content = read_json(out, "out")
     if not isinstance(content, dict) or not isinstance(content.get(rows), dict):
         raise ValueError(f"out: {out} holds something else than a study; name another file, or "
                          "remove it")
@@ -262,4 +275,5 @@ def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials
     if differing:
         raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; name "
                          "another file, or remove it")
+    matches(content[rows], dict[str, row], f"out: {out}: {rows}")
     return content

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -23,12 +23,23 @@ from cca_lab.reporting import command_line, device, machine, write_json
 from cca_lab.settings import REQUIRED, option
 from cca_lab.studies.evaluate import Evaluation, make_evaluation
 from cca_lab.studies.finetune import mixture_for, run_with_progress
-from cca_lab.studies.study import ModelStudy, continued
+from cca_lab.studies.study import Interval, ModelStudy, continued
 from cca_lab.studies.summary import print_recovery
 from cca_lab.tasks.reading import Reading
 
 LAST = 20  # last steps over which the training losses are averaged
 CURVE = 10  # steps averaged in a point of the training curve
+
+
+class TrialRow(TypedDict):
+    """What a trial measured, as far as it is shown."""
+
+    perplexity: Interval
+    perplexity_ratio: Interval
+    exact_match: NotRequired[dict[str, Any]]
+    varied_match: NotRequired[dict[str, Any]]
+    trial: NotRequired[dict[str, Any]]
+    machine: NotRequired[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,7 @@ class Trial:
 class Trials(ModelStudy):
     """One base model, and the measurements of its trials in `out`; none is run again."""
 
+    row: ClassVar[Any] = TrialRow
     out: Path | None = option(REQUIRED, "JSON file to write; what it holds is not measured again.",
                               output="file")
     windows: int = 64
@@ -83,7 +95,8 @@ class Trials(ModelStudy):
         settings = {"model": self.name, "weights": fingerprint(self.loaded[0]),
                     "length": self.evaluation.length, "windows": self.windows,
                     "questions": self.evaluation.questions, "corpus": self.about_text()}
-        return continued(self.file, settings) or {**settings, "machine": machine(), "trials": {}}
+        held = continued(self.file, settings, row=self.row)
+        return held or {**settings, "machine": machine(), "trials": {}}
 
     def trials(self) -> dict[str, Trial]:
         """Return what is trained and measured, by name."""

@@ -16,7 +16,7 @@ from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, restore_attention, swap_attention
 from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
 from cca_lab.models.finetune import Finetuner
-from cca_lab.models.training import read_log
+from cca_lab.models.run_folder import read_log
 from tests.models.test_finetune import (
     TOLERANCE,
     far_apart,

@@ -26,15 +26,8 @@ from cca_lab.models import (
 )
 from cca_lab.models.finetune import RISE, WATCHED, Diverged, FinetuneConfig, Finetuner
 from cca_lab.models.pretrain import tokenize
-from cca_lab.models.training import (
-    MatrixMuon,
-    append_log,
-    make_optimizers,
-    mark_trainable,
-    read_log,
-    row_losses,
-    trim_log,
-)
+from cca_lab.models.run_folder import append_log, read_log, trim_log
+from cca_lab.models.training import MatrixMuon, make_optimizers, mark_trainable, row_losses
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.studies import small

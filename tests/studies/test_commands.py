@@ -17,7 +17,7 @@ from cca_lab.files import repository
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.models import attention_of, load_pretrained, save_pretrained
 from cca_lab.models.evaluate import OFFSETS, POSITIONS
-from cca_lab.models.training import read_log
+from cca_lab.models.run_folder import read_log
 from cca_lab.studies.trials import Trials
 from cca_lab.tasks.reading import SHIFT
 from tests.studies import small

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cca_lab.cli import app
 from cca_lab.models import load_pretrained, save_pretrained
-from cca_lab.models.training import read_log
+from cca_lab.models.run_folder import read_log
 from cca_lab.studies import needles
 from cca_lab.studies.finetune import mixture_for
 from cca_lab.studies.needles import Needles

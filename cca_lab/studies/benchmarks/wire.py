@@ -46,8 +46,9 @@ class Wire(Study):
     length: int = option(8192, "Tokens of the measured text.", least=1, most=2**16)
     group: int = option(16, "Group size.", least=1, most=2**16)
     window: int = option(256, "Local window, in tokens.", least=1, most=2**16)
-    tokens: int = option(2**20, "Tokens of the planned text.", least=1)
-    gpus: int = option(64, "GPUs of the plan.", least=1)
+    tokens: int = option(2**20, "Tokens of the planned text.", least=1,
+                         most=2**40)
+    gpus: int = option(64, "GPUs of the plan.", least=2, most=1024)
 
     def result(self) -> dict[str, Any]:
         """Measure and plan, a list of rows each."""
