@@ -3,12 +3,14 @@
 import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cca_lab.cli.command import check_values, expanded
-from cca_lab.files import check_file, replacing
+from cca_lab.files import check_file, held, replacing
 
 SPECIAL = {"pipe": os.mkfifo, "socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
            "link to a pipe": lambda path: (os.mkfifo(f"{path}.to"), path.symlink_to(f"{path}.to"))}
@@ -64,3 +66,30 @@ def test_two_outputs_of_a_command_are_two_files(tmp_path, monkeypatch):
         check_values({"out": Path("b.json"), "figure": tmp_path / "b.json"})
     with pytest.raises(ValueError, match="out: a.md is also source"):
         check_values({"out": Path("a.md"), "source": Path("a.md")})
+
+
+def test_one_command_at_a_time_writes_to_a_place(tmp_path):
+    """The mutant without a lock lets the second command replace what the first has measured."""
+    path = tmp_path / "new" / "deep" / "r.json"
+    with held(path):
+        for kind in (held(path), held(path.parent / "." / "r.json")):
+            with pytest.raises(ValueError, match=rf"is being written by process {os.getpid()} on"):
+                with kind:
+                    pass
+        with held(path.with_name("other.json")):
+            pass
+    assert not (tmp_path / "new").exists()  # nothing was written, and nothing is left
+    with held(path):
+        write(path)
+    assert [each.name for each in path.parent.iterdir()] == ["r.json"]
+
+
+def test_a_command_that_was_killed_holds_nothing(tmp_path):
+    path = tmp_path / "r.json"
+    code = ("import os; from pathlib import Path; from cca_lab.files import held\n"
+            f"with held(Path({str(path)!r})): os._exit(9)")
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert (tmp_path / ".r.json.lock").exists()
+    with held(path):
+        pass
+    assert not list(tmp_path.iterdir())

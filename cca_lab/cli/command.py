@@ -35,10 +35,12 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options; ValueError for one given twice, empty, or no number in range."""
         args = [expanded(each) for each in args]
+        flags = {param.name: param.opts[0].lstrip("-") for param in self.params}
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        check_given(given, [param.name for param in order if not param.multiple])
+        check_given({flags.get(name, name): value for name, value in given.items()},
+                    [flags.get(param.name, param.name) for param in order if not param.multiple])
         rest = super().parse_args(ctx, args)
-        check_values(ctx.params)
+        check_values({flags.get(name, name): value for name, value in ctx.params.items()})
         return rest
 
     def invoke(self, ctx: Any) -> None:
@@ -166,7 +168,7 @@ def check_values(values: dict[str, Any]) -> None:
                 raise ValueError(f"{_dashed(name)}: got {number}, wanted a finite number")
             if isinstance(number, int) and abs(number) > LARGEST_WRITTEN:
                 raise ValueError(f"{_dashed(name)}: got {number}, wanted at most {LARGEST_WRITTEN}")
-    if values.get("out") is not None and isinstance(values.get("model"), str):
+    if values.get("out") is not None and values.get("model") and isinstance(values["model"], str):
         check_apart(values["out"], values["model"], values.get("text"))
 
 

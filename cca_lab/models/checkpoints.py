@@ -168,7 +168,7 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(
             f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
-    source = _source(path_or_name)
+    source = source_of(path_or_name)
     model = load_model(source, dtype)
     saved, saved_options = saved_choice(model.config, source)
     if attention is None:
@@ -208,7 +208,7 @@ def check_path(name: str, path: str | Path) -> None:
         raise ValueError(f"{name}: got {path!r}, wanted a path or a name")
 
 
-def _source(path_or_name: str | Path) -> str:
+def source_of(path_or_name: str | Path) -> str:
     """Return an existing folder's path, or a name on the hub."""
     path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
@@ -216,6 +216,9 @@ def _source(path_or_name: str | Path) -> str:
             raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the "
                              "folder that save_pretrained wrote")
         return str(path)
+    if os.path.lexists(path):
+        raise ValueError(f"path_or_name: {path} is no folder, wanted the one that save_pretrained "
+                         "wrote")
     name = str(path_or_name)
     if isinstance(path_or_name,
                   Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:

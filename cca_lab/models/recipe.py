@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cca_lab.settings import check, option
 
-MOST_RATE = 1000.0  # no rate of use is near it; one of 1e300 is no number of float32
+MOST_RATE = 1e38  # a larger one is no number of float32
 
 
 class Diverged(RuntimeError):

@@ -1,8 +1,7 @@
 """The folder of a training run: its log, and its state, which is checked when it is read back.
 
-    RUN/log.jsonl    a record of each step
-    RUN/state/       progress.json, and what accelerate saves: weights, optimizers, random states
-    RUN/model/       the model, as `save_pretrained` writes it
+`log.jsonl` holds a record of each step, `state/` the progress and what accelerate saves (weights,
+optimizers, random states), `model/` the model as `save_pretrained` writes it.
 """
 
 import json

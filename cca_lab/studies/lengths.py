@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cca_lab.mechanisms import MECHANISMS, mechanism_of
+from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
 from cca_lab.mechanisms.caches import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
+from cca_lab.models.checkpoints import source_of
 from cca_lab.models.evaluate import bootstrap_mean, window_starts
 from cca_lab.reporting import command_line, device, machine, print_table
 from cca_lab.settings import LARGEST_WRITTEN, check_sizes, option
@@ -76,6 +77,9 @@ class Lengths(Continued, ModelStudy):
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
                     f"model otherwise, such as {name}-finetuned")
+            source_of(trained[name])
+        for name in self.attention:
+            class_of(name, "attention")
         names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
                                              if name != "full" and not mechanism.training_only)]
         return dict.fromkeys(names) | trained

@@ -339,7 +339,8 @@ def test_the_command_trains_and_draws(tmp_path):
 
 @pytest.mark.parametrize("words, told",
                          [(["--length", 63], "length: got 63"), (["--steps", 0], "steps: got 0"),
-                          (["--attention", "full"], "attention: got"),
+                          (["--attention", "longlora"], "attention: got"),
+                          (["--attention", "dga", "--entries", 4], "fits into none of 4 entries"),
                           (["--vocabulary", 9], "vocabulary: got 9")])
 def test_the_command_refuses_bad_numbers_in_one_line(tmp_path, words, told):
     done = CliRunner().invoke(app, ["study", "mqar", "--out", str(tmp_path / "m.json"),

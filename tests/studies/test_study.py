@@ -152,7 +152,8 @@ def made_up(monkeypatch, fails=None):
         if title == fails:
             raise RuntimeError("no memory")
         asked.append(title)
-        return {"perplexity": {"value": float(len(asked))}}
+        measured = dict.fromkeys(("value", "low", "high"), float(len(asked)))
+        return {"perplexity": measured, "perplexity_ratio": measured}
 
     monkeypatch.setattr(Trials, "measure", measure)
     return asked
