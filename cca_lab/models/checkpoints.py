@@ -287,7 +287,7 @@ def _check_dtypes(source: str) -> None:
     """Raise ValueError for weights that transformers would round or cut to floating point."""
     for path in Path(source).glob("*.safetensors"):  # none for the hub
         with safe_open(path, "pt") as file:
-            for name in file.keys():  # noqa: SIM118  # it is no dict
+            for name in file.keys():  # it is no dict, and has no other way
                 stored = file.get_slice(name)
                 if name.endswith((".weight", ".bias")) and len(stored.get_shape()) <= 2 \
                         and stored.get_dtype()[0] not in "FB":  # such as F32 and BF16

@@ -19,6 +19,7 @@ from cca_lab.files import replacing
 from cca_lab.models.checkpoints import said
 from cca_lab.stored import matches, read_json, read_text
 
+ADVICE = "start without --resume, in another folder"
 PROGRESS, LOG = "progress.json", "log.jsonl"
 
 
@@ -39,12 +40,12 @@ class Record(TypedDict):
 
 def read_progress(state: Path) -> Progress:
     """Return a state's `progress.json`; ValueError naming what is wrong with it."""
-    progress = read_json(state / PROGRESS, "resume")
-    where = f"resume: {state / PROGRESS}"
-    matches(progress, Progress, where)
+    path = state / PROGRESS
+    progress = read_json(path, "resume", ADVICE)
+    matches(progress, Progress, f"resume: {path}", ADVICE)
     if progress["step"] < 0:
-        raise ValueError(f"{where}.step: got {progress['step']}, wanted 0 or more; start without "
-                         "--resume, in another folder")
+        raise ValueError(f"resume: {path}: step: got {progress['step']}, wanted 0 or more; "
+                         f"{ADVICE}")
     return progress
 
 
@@ -59,8 +60,8 @@ def loading_state(state: Path) -> Iterator[None]:
     except Exception as error:  # on a broken file a library may raise anything
         for path in sorted(state.iterdir()):
             if problem := _problem_of(path):
-                raise ValueError(f"resume: {path} cannot be used ({problem}); start without "
-                                 "--resume, in another folder") from error
+                raise ValueError(f"resume: {path} cannot be used ({problem}); {ADVICE}"
+                                 ) from error
         raise ValueError(f"resume: {state} is the state of another model ({said(error)}); give the "
                          "model that the run began with") from error
 
@@ -151,7 +152,7 @@ def read_log(folder: Path) -> Iterator[dict[str, Any]]:
                 raise ValueError(
                     f"log: got line {number} of {path}, which is no record; remove it") from error
             return
-        matches(record, Record, f"log: line {number} of {path}")
+        matches(record, Record, f"log: line {number} of {path}", "remove it")
         yield record
 
 

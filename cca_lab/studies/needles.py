@@ -36,6 +36,7 @@ def depths_of(count: int) -> list[float]:
 class Needles(SwappedStudy):
     """Measure what a model finds of the same needles, by depth and by the prompt's length."""
 
+    text: None = None  # a task makes its own
     length: tuple[int, ...] = option((), "Tokens per prompt, with its answer; repeatable.", least=1,
                                      most=2**24, shown="a quarter, half and all of the context")
     task: str = option(

@@ -266,14 +266,13 @@ def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials
     """
     if out is None or not out.exists():
         return None
-    content = read_json(out, "out")
+    advice = "name another file, or remove it"
+    content = read_json(out, "out", advice)
     if not isinstance(content, dict) or not isinstance(content.get(rows), dict):
-        raise ValueError(f"out: {out} holds something else than a study; name another file, or "
-                         "remove it")
+        raise ValueError(f"out: {out} holds something else than a study; {advice}")
     wanted = json.loads(json.dumps(settings))
     differing = [key for key, value in wanted.items() if content.get(key) != value]
     if differing:
-        raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; name "
-                         "another file, or remove it")
-    matches(content[rows], dict[str, row], f"out: {out}: {rows}")
+        raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; {advice}")
+    matches(content[rows], dict[str, row], f"out: {out}: {rows}", advice)
     return content

@@ -6,6 +6,7 @@ is text if all of it is UTF-8 without NUL characters, whatever its name ends in.
 """
 
 import hashlib
+import os
 import re
 import sysconfig
 from collections.abc import Iterable
@@ -59,7 +60,7 @@ class Corpus:
 
 def is_validation(module: str) -> bool:
     """Return whether a module is held out: one in `VALIDATION_ONE_IN`, by the hash of its name."""
-    digest = hashlib.sha256(module.encode("utf-8")).digest()
+    digest = hashlib.sha256(os.fsencode(module)).digest()
     return int.from_bytes(digest[:4], "big") % VALIDATION_ONE_IN == 0
 
 
@@ -169,7 +170,11 @@ def read_text(path: Path, name: str) -> str:
     Raises:
         ValueError: if the file is not text, or holds a word that a tokenizer takes hours for.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{name}: {path} cannot be read ({error.strerror}); give another"
+                         ) from error
     if problem := problem_of(data):
         raise ValueError(f"{name}: {path} {problem}")
     return decoded(data)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cca_lab.stored import read_text
 from cca_lab.theory.claim import Claim
 
 FILES = {"CCA": ("cca.txt", "cca-poster.txt"), "DGA": ("dga.txt",), "LoCoCo": ("lococo.txt",)}
@@ -42,7 +43,7 @@ def read(folder: Path) -> dict[str, list[Text]]:
     papers: dict[str, list[Text]] = {}
     for paper, names in FILES.items():
         for name in names:
-            raw = (folder / name).read_text(encoding="utf-8")
+            raw = read_text(folder / name, "papers")
             headings = tuple((len(one_line(raw[:match.start()])), match.group(1) or match.group(2))
                              for match in HEADING.finditer(raw))
             text = Text(one_line(raw), headings, "poster" in name)

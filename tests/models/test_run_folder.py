@@ -87,11 +87,12 @@ def test_a_state_that_is_not_looked_at_would_be_seen(run, monkeypatch):
 
 
 @pytest.mark.parametrize("content, named", [
-    ("{}", "lacks 'step'"), ("[]", r"got \[\], wanted"), ("5", "got 5"), ("null", "got None"),
-    ('{"step": "x"}', r"step: got 'x'"), ('{"step": true}', "step: got True"),
+    ("{}", "step: got nothing"), ("[]", r"got \[\], wanted"), ("5", "got 5"), ("null", "got None"),
+    ('{"step": "x", "precision": "float32", "run": {}}', "step: got 'x'"),
+    ('{"step": true, "precision": "float32", "run": {}}', "step: got True"),
     ('{"step": 1, "precision": "float32", "run": null}', r"run: got None"),
     ('{"step": 1, "precision": 5, "run": {}}', "precision: got 5"),
-    ('{"step": NaN}', "NaN is no number")])
+    ('{"step": NaN}', "NaN' is no finite number")])
 def test_progress_of_another_form_is_named(run, content, named):
     (run / "state" / "progress.json").write_text(content)
     with pytest.raises(ValueError, match=rf"^resume: .*progress\.json.*{named}"):
@@ -106,7 +107,7 @@ def test_a_negative_step_is_refused(run):
 
 
 @pytest.mark.parametrize("line, named", [
-    ("5", "got 5"), ("null", "got None"), ("{}", "lacks 'step'"), ('{"step": "x"}', "got 'x'"),
+    ("5", "got 5"), ("null", "got None"), ("{}", "got nothing"), ('{"step": "x"}', "got 'x'"),
     ('{"step": 1, "text_loss": "x"}', "text_loss: got 'x'")])
 def test_a_record_of_another_form_is_named_with_its_line(run, line, named):
     with (run / "log.jsonl").open("a") as log:
