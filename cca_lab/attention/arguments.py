@@ -4,6 +4,7 @@ import math
 from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -22,23 +23,27 @@ def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool =
         q: queries, (B, H, L, D).
         k, v: keys and values, (B, Hk, N, D); H is a multiple of Hk.
         same_length: demand N = L, a query, a key and a value for each token (self-attention).
-        empty: allow an axis of length 0.
+        empty: allow no text and no token; heads and head_dim are 1 or more.
     """
     check_tensors(q=q, k=k, v=v)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 4:
             raise ValueError(
                 f"{name}: got shape {tuple(x.shape)}, wanted (batch, head, length, head_dim)")
-        if not x.is_floating_point():
-            raise ValueError(f"{name}: got {x.dtype}, wanted a floating dtype; cast it")
+        if not x.is_floating_point() or x.dtype.itemsize < 2:  # no sums are formed in 8 bits
+            raise ValueError(f"{name}: got {x.dtype}, wanted a floating dtype of 16 bits or more; "
+                             "cast it")
+        if x.is_meta or x.layout != torch.strided:
+            raise ValueError(f"{name}: got a tensor of layout {x.layout} on {x.device}, wanted one "
+                             "that holds its numbers side by side")
         if x.dtype != q.dtype:
             raise ValueError(f"{name}: got {x.dtype}, wanted {q.dtype} as q has; cast them to one")
         if x.device != q.device:
             raise ValueError(f"{name}: got it on {x.device}, wanted {q.device} where q is; move "
                              "them to one device")
-        if 0 in x.shape and not empty:
-            raise ValueError(
-                f"{name}: got the empty shape {tuple(x.shape)}, wanted at least 1 everywhere")
+        if 0 in (x.shape[1::2] if empty else x.shape):
+            raise ValueError(f"{name}: got the empty shape {tuple(x.shape)}, wanted at least 1 "
+                             f"{'head and a head_dim of 1 or more' if empty else 'everywhere'}")
     if v.shape != k.shape:
         raise ValueError(f"v: got shape {tuple(v.shape)}, wanted k's, {tuple(k.shape)}")
     if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
@@ -68,8 +73,9 @@ def check_rotation(rotation: Any, q: Tensor) -> None:
     batch, _, length, head_dim = q.shape
     wanted = {(length, head_dim), (1, length, head_dim), (batch, length, head_dim)}
     pair = isinstance(rotation, tuple | list) and len(rotation) == 2
-    shapes = [tuple(getattr(table, "shape", ()))
-              for table in rotation] if pair else type(rotation).__name__
+    shapes = [tuple(table.shape) if isinstance(table, Tensor) and table.is_floating_point()
+              and not table.is_meta else type(table).__name__ for table in rotation] \
+        if pair else type(rotation).__name__
     if not pair or head_dim % 2 or not wanted.issuperset(shapes):
         raise ValueError(f"rotation: got {shapes}, wanted (cos, sin) of shape (L, D) or (B, L, D) "
                          f"= ({batch}, {length}, {head_dim}), D even; pass the tables that rotated "

@@ -60,13 +60,20 @@ class Shards:
             return tuple(merged([piece]) for piece in every)
         return tuple(merged([every[rank], every[-1 - rank]]) for rank in range(self.ranks))
 
+    def of(self, rank: int) -> Ranges:
+        """Return the pieces of a process; ValueError if there is none of this rank."""
+        check_integers(0, rank=rank)
+        if rank >= self.ranks:
+            raise ValueError(f"rank: got {rank}, wanted 0 to {self.ranks - 1}")
+        return self.pieces[rank]
+
     def tokens(self, rank: int) -> int:
         """Return how many tokens a process holds."""
-        return size(self.pieces[rank])
+        return size(self.of(rank))
 
     def positions(self, rank: int) -> Tensor:
         """Return the positions of a process's tokens in the text, int64 (tokens,)."""
-        return torch.tensor([t for start, stop in self.pieces[rank] for t in range(start, stop)],
+        return torch.tensor([t for start, stop in self.of(rank) for t in range(start, stop)],
                             dtype=torch.int64)
 
     def piece(self, x: Tensor, rank: int, dim: int) -> Tensor:
@@ -78,6 +85,10 @@ class Shards:
 
     def joined(self, parts: Sequence[Tensor], dim: int) -> Tensor:
         """Return the tensor of the whole text from those of the processes, in their order."""
+        if [part.shape[dim] for part in parts] != [self.tokens(rank) for rank in range(self.ranks)]:
+            raise ValueError(f"parts: got {[part.shape[dim] for part in parts]} tokens, wanted "
+                             f"{[self.tokens(rank) for rank in range(self.ranks)]}, those of each "
+                             "process")
         whole = torch.cat(list(parts), dim=dim)
         order = torch.cat([self.positions(rank) for rank in range(self.ranks)])
         return whole.index_select(dim, order.argsort().to(whole.device))

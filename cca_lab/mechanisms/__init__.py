@@ -5,6 +5,7 @@
 
 import json
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from cca_lab.mechanisms.base import Mechanism
@@ -35,6 +36,9 @@ def mechanism_of(name: str, options: dict[str, Any]) -> Mechanism:
         ValueError: for an unknown name or option, or a value that is not valid.
     """
     cls = class_of(name)
+    if not isinstance(options, Mapping):
+        raise ValueError(f"options: got {options!r}, wanted a dict of options, such as "
+                         "{'group': 16}")
     unknown = [option for option in options if option not in cls.option_names()]
     if unknown:
         raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted "

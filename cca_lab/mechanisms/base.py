@@ -212,9 +212,11 @@ class Mechanism:
         check_rotation(call.rotation, q)
         if call.selection is not None:
             self.check_choice(call.selection, q, k)
-        if call.module is not None and not callable(call.module):
-            raise ValueError(f"module: got {type(call.module).__name__}, wanted what `new_module` "
-                             "makes, or None")
+        trains = type(self).new_module is not Mechanism.new_module
+        if call.module is not None and not (trains and callable(call.module)):
+            wanted = "what `new_module` makes, or None" if trains else \
+                f"None: {self.name!r} has nothing to train"
+            raise ValueError(f"module: got {type(call.module).__name__}, wanted {wanted}")
         return call
 
     @classmethod

@@ -13,6 +13,7 @@ from cca_lab.attention.parallel import Shards
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA, Mechanism
 from cca_lab.mechanisms.cca.parallel import context_parallel_cca
+from cca_lab.models.inputs import check_model, check_token_ids
 
 # the attribute of attention layers, and the keyword argument that the hook makes of it
 CONTEXT = "cca_lab_context"
@@ -97,6 +98,8 @@ def local_inputs(model: PreTrainedModel, input_ids: Tensor,
         ValueError: if the model was not swapped with `context_parallel`, or labels have another
             shape.
     """
+    check_model(model)
+    check_token_ids(model, "input_ids", input_ids)
     context = context_of(model)
     if context is None:
         raise ValueError("model: reads whole texts, wanted one swapped with swap_attention(model, "

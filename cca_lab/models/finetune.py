@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.checkpoints import check_replaceable, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
+from cca_lab.models.inputs import check_model
 from cca_lab.models.plugin import attention_of, group_size, swap_attention
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.models.run_folder import (
@@ -66,6 +67,11 @@ class Finetuner:
     def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig,
                  folder: Path | None = None, tokenizer: PreTrainedTokenizerBase | None = None,
                  context_parallel: int = 1) -> None:
+        check_model(model)
+        given = {"mixture": (mixture, Mixture), "config": (config, FinetuneConfig)}
+        for name, (value, kind) in given.items():
+            if not isinstance(value, kind):
+                raise ValueError(f"{name}: got {type(value).__name__}, wanted a {kind.__name__}")
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
         if self.folder is not None:

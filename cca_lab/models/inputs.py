@@ -47,16 +47,32 @@ def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int
     """
     if input_ids is not None:
         check_token_ids(model, "input_ids", input_ids)
-    given = input_ids if embeds is None else embeds
-    if given is None or given.ndim < 2 or has_rotary(model.config):
+    name, given = ("input_ids", input_ids) if embeds is None else ("inputs_embeds", embeds)
+    if given is None:
+        return
+    if given.ndim != (2 if embeds is None else 3) or 0 in given.shape:
+        raise ValueError(f"{name}: got shape {tuple(given.shape)}, wanted (batch, tokens"
+                         f"{'' if embeds is None else ', width'}), at least 1 each; a single text "
+                         "is a batch of 1")
+    if positions is not None:
+        check_tensors(position_ids=positions)
+        wanted = {(1, given.shape[1]), tuple(given.shape[:2])}
+        if positions.is_floating_point() or tuple(positions.shape) not in wanted:
+            raise ValueError(f"position_ids: got {tuple(positions.shape)} of {positions.dtype}, "
+                             f"wanted integers of shape (1 or batch, {given.shape[1]})")
+        if int(positions.min()) < 0:
+            raise ValueError(f"position_ids: got {int(positions.min())}, wanted 0 or more")
+    if mask is not None and not ((mask == 0) | (mask == 1)).all():
+        raise ValueError("attention_mask: got other numbers than 0 and 1, wanted 1 at real tokens "
+                         "and 0 at padding")
+    if has_rotary(model.config):
         return
     length = past + given.shape[1]
     if positions is not None:
-        check_tensors(position_ids=positions)
         length = int(positions.max()) + 1
     elif mask is not None and model.config.model_type == "opt":  # computes positions from it
         length = int(mask.sum(dim=-1).max())
-    check_length(model, "input_ids" if embeds is None else "inputs_embeds", length)
+    check_length(model, name, length)
 
 
 def left_padding(mask: Tensor) -> Tensor:

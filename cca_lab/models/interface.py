@@ -200,6 +200,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     cache = kwargs.get("past_key_values")
     if cache is not None and not isinstance(cache, MechanismCache):
         raise ValueError(_wrong_cache(cache, mechanism.name))
+    if cache is not None:
+        cache.check_config(module.config)
     mask = kwargs.get("attention_mask")
     if mask is not None and getattr(mask, "ndim", 0) != 2:
         raise ValueError(f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted "

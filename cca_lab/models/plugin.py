@@ -253,11 +253,11 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     """
     check_model(model)
     check_token_ids(model, "input_ids", input_ids)
-    check_length(model, "input_ids", input_ids.shape[-1])
     input_ids = input_ids.view(1, -1) if input_ids.ndim == 1 else input_ids
-    if input_ids.ndim != 2 or len(input_ids) != 1:
+    if input_ids.ndim != 2 or len(input_ids) != 1 or input_ids.numel() == 0:
         raise ValueError(f"input_ids: got shape {tuple(input_ids.shape)}, wanted (L,) or (1, L); "
                          "pass one text at a time")
+    check_length(model, "input_ids", input_ids.shape[-1])
     implementation, training = model.config._attn_implementation, model.training
     full = attention_of(model).name == "full"
     try:

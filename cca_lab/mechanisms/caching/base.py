@@ -184,6 +184,11 @@ class StateLayer(CacheLayerMixin):
         check_tensors(rows=rows)
         if self.batch is None:  # empty
             return
+        # looking at a GPU's numbers would stop it at each token of a beam search
+        if len(rows) == 0 or (rows.device.type == "cpu"
+                              and not 0 <= int(rows.min()) <= int(rows.max()) < self.batch):
+            raise ValueError(f"rows: got {rows.tolist()}, wanted one or more of 0 to "
+                             f"{self.batch - 1}, the rows of the cache")
         self.batch = len(rows)
         if len(self.states) == 1:
             self.states = [self.states[0].select(rows)]
@@ -201,6 +206,7 @@ class StateLayer(CacheLayerMixin):
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row."""
+        check_integers(1, repeats=repeats)
         self.select(torch.arange(self.batch or 0).repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -267,6 +273,16 @@ class MechanismCache(Cache, Generic[M]):
         self.attention, self.config = attention, config
         new_state = partial(type(self).state, self.attention)
         super().__init__(layers=[StateLayer(new_state) for _ in range(config.num_hidden_layers)])
+
+    def check_config(self, config: PreTrainedConfig) -> None:
+        """Raise ValueError for the config of a model of other sizes than this cache was made for.
+
+        A model's own config, and a copy of it, have the same sizes.
+        """
+        if config is not self.config and \
+                CacheSizes.of(config) != (made_for := CacheSizes.of(self.config)):
+            raise ValueError(f"past_key_values: the cache was made for {made_for}, the model has "
+                             f"{CacheSizes.of(config)}; make a new cache for it")
 
     def nbytes(self) -> int:
         """Return the bytes of what the cache stores."""

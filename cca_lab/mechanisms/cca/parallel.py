@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.attention.arguments import check_qkv, check_rotation, scale_of
+from cca_lab.attention.arguments import check_qkv, check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.parallel import Range, Ranges, Route, Shards, fetch, merged, place
 from cca_lab.attention.pooling import pooling_backend
@@ -194,6 +194,10 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
     if not isinstance(mechanism, CCA):
         raise ValueError(f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores "
                          "are known to be few enough to send to everybody")
+    if not isinstance(shards, Shards) or not isinstance(group, ProcessGroup):
+        raise ValueError(f"shards, group: got {type(shards).__name__} and {type(group).__name__}, "
+                         "wanted Shards and a ProcessGroup of torch.distributed")
+    check_tensors(q=q, k=k, v=v)
     if shards.ranks != group.size():
         raise ValueError(f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, "
                          "as in the group")

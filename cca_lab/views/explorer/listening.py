@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from cca_lab import files
-from cca_lab.attention.arguments import scale_of
+from cca_lab.attention.arguments import check_tensors, scale_of
 from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.caches import CACHES, CacheSizes
 from cca_lab.mechanisms.caching.base import mechanism_named_in
@@ -42,6 +42,7 @@ class ModelText:
                 raise ValueError(
                     "tokenizer: got none for a text, wanted the model's; or pass token ids")
             text = torch.tensor(tokenizer.encode(text, verbose=False), dtype=torch.int64)
+        check_tensors(text=text)
         ids = text.reshape(1, -1)
         if not 1 <= ids.shape[1] <= MOST_TOKENS:
             raise ValueError(
