@@ -10,6 +10,7 @@ import os
 import platform
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ def missing() -> str | None:
     """Name what is missing for a build on this machine, or return None."""
     if sys.platform == "win32":
         return "a GCC or Clang compiler, which torch's extension tools do not use on Windows"
-    compiler = os.environ.get("CXX", "c++")
+    compiler = os.environ.get("CXX", "c++").strip() or "CXX is empty"
     if not shutil.which(compiler.split()[0]):
         return f"a C++ compiler ({compiler}; install g++ or clang, or set CXX)"
     if not shutil.which("ninja", path=_search_path()):
@@ -135,13 +136,23 @@ def _compile(sources: Path, folder: Path) -> Path:
                     extra_cflags=["-O3", *flags],
                     extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
                     build_directory=str(build_folder), with_cuda=False, is_python_module=False)
-        except (RuntimeError, OSError) as error:
-            message = next((line for line in str(error).splitlines() if "error:" in line),
-                           str(error))
+        except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+            message = _last_words(error)
             continue
         return next(build_folder.glob("*.so"))
-    raise ValueError(
-        f"native: the compiler fails: {message.strip()}; fix it, or use backend=\"blocked\"")
+    raise ValueError(f"native: the compiler fails: {message.strip().rstrip('.')}; fix it, or use "
+                     'backend="blocked"')
+
+
+def _last_words(error: BaseException) -> str:
+    """Return the line of a compiler's output that says what is wrong: its first error or its end.
+
+    torch asks the compiler for its version first, in a process of its own.
+    """
+    said = getattr(error, "output", None) or str(error)  # of a process as bytes
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("ninja:")]
+    return next((line for line in lines if "error:" in line), lines[-1] if lines else str(error))
 
 
 def _search_path() -> str:

@@ -47,7 +47,9 @@ def grade(submitted: Submitted, out: Marks = None, only: Only = None, jobs: Jobs
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    whole = front.grade_class(submitted, out or submitted.parent / "marks",
+    named = submitted.name not in ("", "..")  # beside "." is outside it
+    beside = (submitted if named else submitted.resolve()).parent / "marks"
+    whole = front.grade_class(submitted, out or beside,
                               folder or course_folder(), only, jobs, gradebook)
     return 0 if whole else 1
 

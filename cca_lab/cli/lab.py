@@ -8,9 +8,9 @@ import typer
 from cca_lab.cli.command import App, out_folder
 
 app = App()
-Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, by its number, "
+Start = Annotated[str | None, typer.Option("--from", help="First notebook, by its number or name, "
                                                           "such as 05.", show_default="the first")]
-Only = Annotated[str | None, typer.Option("--only", help="The only notebook to run, such as 01.",
+Only = Annotated[str | None, typer.Option("--only", help="The only notebook, such as 01.",
                                           show_default="all")]
 Folder = Annotated[Path | None, typer.Option("--folder", help="Folder that holds the notebooks.",
                                              show_default="notebooks/ of the clone")]
@@ -71,7 +71,7 @@ def notebooks(start: Start = None, only: Only = None, folder: Folder = None,
     from cca_lab.views.walkthrough import refresh
 
     if student is not None:
-        new, left = build(folder or notebooks_folder(), student)
+        new, left = build(folder or notebooks_folder(), student, start=start, only=only)
         typer.echo(f"{student}: {len(new)} notebooks written"
                    + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
         return 0

@@ -11,10 +11,16 @@ from rich.console import Console
 from cca_lab.course import grading, release, reports, sandbox
 from cca_lab.course.cell import lines_of
 from cca_lab.course.grading import Record
-from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of, chosen, task_of
 from cca_lab.course.tasks import Assignment
+from cca_lab.files import check_folder
 
 console = Console(highlight=False, soft_wrap=True, markup=False)
+
+
+def say(text: str) -> None:
+    """Print a text; bytes in it that are no UTF-8, such as of a path, are escaped."""
+    console.print(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def check_file(path: Path, course: Path, only: str | None = None, task: str | None = None) -> bool:
@@ -24,9 +30,12 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
         raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or "
                          "adapters.py")
     if path.name == grading.ADAPTERS:
-        assignments = [assignment_of(only)] if only else list(ASSIGNMENTS.values())
+        assignments = chosen(only)
     else:
         assignments = [assignment_in(path)]
+        if only and assignments != chosen(only):
+            raise ValueError(f"only: got {only}, but {path.name} is of {assignments[0].id}; leave "
+                             "it out")
     if task is not None:
         wanted = task_of(task)
         assignments = [replace(assignment, tasks=(wanted,)) for assignment in assignments
@@ -40,7 +49,7 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
         findings = [finding for task in record["tasks"] for finding in task["findings"]]
         if len(assignments) > 1 and all(finding["unwritten"] for finding in findings):
             continue
-        console.print("\n".join(progress(assignment, record)))
+        say("\n".join(progress(assignment, record)))
         whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
                                                       for finding in findings)
     return whole
@@ -108,31 +117,37 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     `gradebook` too, if one is given.
     """
     need_posix()
-    only = assignment_of(only).name if only else None
     entries = grading.submissions(submitted, only)
+    if submitted.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ValueError(f"out: {out} is in the folder of the submissions, where it would be taken "
+                         "for a student; choose another place")
+    check_folder(out)
+    grading.records(out)  # what is broken there is told before the work
+    if gradebook is not None:
+        with reports.opened(gradebook):
+            pass
     for _, assignment, _ in entries:
         released(course, assignment)
     kind = sandbox.best()
     warning = ("" if kind == "bubblewrap" else "; submissions can read files of this account: "
                "install bubblewrap (Linux) to keep them from it")
-    console.print(f"{len(entries)} submissions, sandbox: {kind}{warning}")
+    say(f"{len(entries)} submissions, sandbox: {kind}{warning}")
     begun, count = time.monotonic(), 0
 
     def done(student: str, record: Record) -> None:
         nonlocal count
         count += 1
         note = f"; {'; '.join(record['notes'])}" if record["notes"] else ""
-        console.print(f"{count:4} {student} {record['assignment']}: {record['status']}, "
-                      f"{record['earned']:g} of {record['points']}{note[:200]}")
+        say(f"{count:4} {student} {record['assignment']}: {record['status']}, "
+            f"{record['earned']:g} of {record['points']}{note[:200]}")
 
     records = grading.grade_folder(submitted, out, course, only=only, done=done,
                                    jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
     seconds = time.monotonic() - begun
-    console.print(f"{len(records)} submissions in {seconds:.0f} s, {seconds / len(records):.1f} s "
-                  "each")
+    say(f"{len(records)} submissions in {seconds:.0f} s, {seconds / len(records):.1f} s each")
     if gradebook is not None:
         reports.export(records, course, gradebook, submitted)
-        console.print(f"marks written into {gradebook}")
+        say(f"marks written into {gradebook}")
     write_reports(out)
     return all(record["status"] != "failed" for record in records)
 
@@ -143,8 +158,8 @@ def write_reports(out: Path) -> None:
         raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
                          "first")
     paths = reports.write(records, out)
-    console.print(f"{out / 'marks.csv'}, {out / 'tasks.csv'}, {out / 'class.html'} and "
-                  f"{len(paths) - 3} pages feedback.html, one in each student's folder")
+    say(f"{out / 'marks.csv'}, {out / 'tasks.csv'}, {out / 'class.html'} and "
+        f"{len(paths) - 3} pages feedback.html, one in each student's folder")
 
 
 def make_release(course: Path, only: str | None = None, *, check: bool = False,
@@ -155,11 +170,11 @@ def make_release(course: Path, only: str | None = None, *, check: bool = False,
         texts[course / grading.ADAPTERS] = release.adapters(course)
     paths = release.stale(texts) if check else release.write(texts)
     for path in paths:
-        console.print(f"{'not current' if check else 'written'}: {path.relative_to(course)}")
+        say(f"{'not current' if check else 'written'}: {path.relative_to(course)}")
     return not (check and paths)
 
 
 def make_solutions(course: Path, only: str | None = None) -> None:
     """Make `solutions/` and say where it is."""
     for path in release.write(release.files(course, solved=True, only=only)):
-        console.print(f"written: {path.relative_to(course)}")
+        say(f"written: {path.relative_to(course)}")

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from cca_lab.course import sandbox
-from cca_lab.course.registry import ASSIGNMENTS
+from cca_lab.course.registry import ASSIGNMENTS, chosen
 from cca_lab.course.sandbox import Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
 from cca_lab.files import replacing
+from cca_lab.stored import matches, read_json, read_text
 
 LARGEST = 20 * 2**20  # bytes of a notebook
 ADAPTERS = "adapters.py"
@@ -34,7 +35,44 @@ MAGIC = re.compile(r"^([ \t]*)[%!?].*$", flags=re.MULTILINE)  # what only IPytho
 SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
 PACKAGE = Path(__file__).parents[1]
-Record = dict[str, Any]
+Record = dict[str, Any]  # as `RecordFile` says
+
+
+class FindingFile(TypedDict):
+    """What one property earned, in a file of marks."""
+
+    name: str
+    points: float
+    earned: float
+    shown: bool
+    message: str
+    unwritten: bool
+
+
+class TaskFile(TypedDict):
+    """What one task earned, in a file of marks."""
+
+    id: str
+    title: str
+    points: float
+    read: float
+    earned: float
+    findings: list[FindingFile]
+
+
+class RecordFile(TypedDict):
+    """A file of marks: one student's assignment."""
+
+    student: str
+    assignment: str
+    status: Literal["graded", "refused", "failed"]
+    notes: list[str]
+    sandbox: str
+    points: float
+    read: float
+    earned: float
+    tasks: list[TaskFile]
+    key: NotRequired[str]  # of what was graded; none if grading failed
 
 
 class Refused(Exception):
@@ -243,9 +281,13 @@ def submissions(folder: Path, only: str | None = None) -> list[tuple[str, Assign
                          "STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb in it")
     students = sorted(path for path in folder.iterdir()
                       if path.is_dir() and not path.name.startswith("."))
-    wanted = [assignment for assignment in ASSIGNMENTS.values()
-              if only in (None, assignment.id, assignment.name)
-              and any((student / assignment.name).exists() for student in students)]
+    for student in students:
+        written = os.fsencode(student.name).decode("utf-8", "backslashreplace")
+        if written != student.name:
+            raise ValueError(f"folder: {written} in {folder} is no name in UTF-8; rename this "
+                             "student's folder")
+    wanted = [assignment for assignment in chosen(only)
+              if any((student / assignment.name).exists() for student in students)]
     if not wanted:
         raise ValueError(f"folder: got {folder}, which holds no submission of "
                          f"{only or 'any assignment'}, wanted STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb, "
@@ -256,12 +298,15 @@ def submissions(folder: Path, only: str | None = None) -> list[tuple[str, Assign
 
 def secret(out: Path) -> str:
     """Return the instructor's seed, drawn once and kept in the folder of marks."""
-    path = out / SEED
+    path, advice = out / SEED, "delete it, and grade again: everything is graded with another one"
     if not path.exists():
         with replacing(path) as temporary:
             temporary.touch(mode=0o600)
             temporary.write_text(secrets.token_hex(16))
-    return path.read_text().strip()
+    seed = read_text(path, "marks", advice).strip()
+    if not seed:  # with which everybody could make the inputs
+        raise ValueError(f"marks: {path} is empty, wanted the seed of the inputs; {advice}")
+    return seed
 
 
 def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = None, jobs: int = 1,
@@ -308,19 +353,23 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
 
 def records(out: Path) -> list[Record]:
     """Return all records of a folder of marks, by assignment and student."""
-    order = {assignment.name: number for number, assignment in enumerate(ASSIGNMENTS.values())}
-    whole = [record for path in sorted(out.glob("*/*.json")) if (record := read_record(path))]
-    return sorted(whole, key=lambda record: (order.get(record["assignment"], len(order)),
-                                             record["student"]))
+    return [record for assignment in ASSIGNMENTS.values()
+            for path in sorted(out.glob(f"*/{assignment.name}.json"))
+            if (record := read_record(path))]
 
 
 def read_record(path: Path) -> Record | None:
-    """Return a record, or None if there is none that is whole."""
-    try:
-        record = json.loads(path.read_text())
-        return record if {"student", "assignment", "tasks", "earned"} <= set(record) else None
-    except (OSError, ValueError, TypeError):
+    """Return a record, or None if there is none; ValueError if it is not as it was written."""
+    advice = "delete the file, and grade again"
+    if not path.exists():
         return None
+    record: Record = read_json(path, "marks", advice)
+    matches(record, RecordFile, str(path), advice)
+    for name, wanted in (("student", path.parent.name), ("assignment", path.stem)):
+        if record[name] != wanted:
+            raise ValueError(f"{path}: {name}: got {record[name]!r}, wanted {wanted!r}, by its "
+                             f"path; {advice}")
+    return record
 
 
 def fingerprint() -> str:

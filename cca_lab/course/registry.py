@@ -24,6 +24,11 @@ def assignment_of(name: str) -> Assignment:
     return assignment
 
 
+def chosen(only: str | None) -> list[Assignment]:
+    """Return all assignments, or the one that is named."""
+    return list(ASSIGNMENTS.values()) if only is None else [assignment_of(only)]
+
+
 def task_of(task_id: str) -> CourseTask:
     """Return a task by its id, such as "a5.2" of an assignment or "05.2" of a notebook."""
     tasks = {task.id: task for assignment in ASSIGNMENTS.values()

@@ -14,10 +14,12 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from cca_lab.course.registry import ASSIGNMENTS
+from cca_lab.course.registry import ASSIGNMENTS, chosen
 from cca_lab.course.tasks import Assignment, CourseTask
 from cca_lab.extras import need
 from cca_lab.files import check_folder, replacing
+from cca_lab.views import notebook_files
+from cca_lab.views.whole import whole_folder
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 ADAPTERS = '''"""Your answers, if you prefer an editor: `pytest lab -m a5_2` checks one of them.
@@ -38,7 +40,7 @@ def read(course: Path, assignment: Assignment) -> NotebookNode:
     if not path.is_file():
         raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the "
                          "folder lab/ of a clone")
-    return nbformat.read(path, 4)
+    return notebook_files.read(path)
 
 
 def released(source: NotebookNode) -> NotebookNode:
@@ -167,12 +169,11 @@ def adapter(task: CourseTask, source: str) -> str:
 def files(course: Path, *, solved: bool = False, only: str | None = None) -> dict[Path, str]:
     """Return the texts of the notebooks in `release/`, or if `solved` in `solutions/`, by path."""
     texts, folder = {}, course / ("solutions" if solved else "release")
-    for assignment in ASSIGNMENTS.values():
-        if only in (None, assignment.id, assignment.name):
-            source = read(course, assignment)
-            notebook = solutions(source) if solved else released(source)
-            path = folder / assignment.name / f"{assignment.name}.ipynb"
-            texts[path] = nbformat.writes(notebook) + "\n"
+    for assignment in chosen(only):
+        source = read(course, assignment)
+        notebook = solutions(source) if solved else released(source)
+        path = folder / assignment.name / f"{assignment.name}.ipynb"
+        texts[path] = nbformat.writes(notebook) + "\n"
     return texts
 
 
@@ -220,20 +221,23 @@ def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
     return made
 
 
-def build(notebooks: Path, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write the notebooks to work in; return which were written, and which were there and stay."""
+def build(notebooks: Path, out: Path, *, start: str | None = None,
+          only: str | None = None) -> tuple[list[Path], list[Path]]:
+    """Write the notebooks to work in; return which were written, and which were there and stay.
+
+    `start` and `only` choose among them, as in `cca_lab.views.notebook_files.choose`.
+    """
+    _, meant = notebook_files.choose(notebooks, start, only)
     if out.resolve() == notebooks.resolve():
         raise ValueError(f"out: got {out}, where the committed notebooks are; choose another "
                          "folder")
-    check_folder(out).mkdir(parents=True, exist_ok=True)
+    check_folder(out)
     up = Path(os.path.relpath(notebooks.parent.resolve(), out.resolve())).as_posix()
-    new, left = [], []
-    for path in sorted(notebooks.glob("*.ipynb")):
-        target = out / path.name
-        if target.exists():
-            left.append(target)
-            continue
-        with replacing(target) as temporary:
-            nbformat.write(to_work_in(nbformat.read(path, as_version=4), up=up), temporary)
-        new.append(target)
-    return new, left
+    left = [out / path.name for path in meant if (out / path.name).exists()]
+    sources = [path for path in meant if out / path.name not in left]
+    made = {path.name: to_work_in(notebook_files.read(path), up=up) for path in sources}
+    with whole_folder(out) as folder:
+        for name, notebook in made.items():
+            with replacing(folder / name) as temporary:
+                nbformat.write(notebook, temporary)
+    return [out / name for name in made], left

@@ -24,7 +24,7 @@ from cca_lab.course.grading import Record, find_work, plain_text
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
-from cca_lab.files import replacing
+from cca_lab.files import check_file, replacing
 
 HERE = Path(__file__).parent
 UNSEEN = "fails on inputs that are not shown"
@@ -169,17 +169,27 @@ def export(records: list[Record], course: Path, database: Path, submitted: Path)
 
 @contextlib.contextmanager
 def opened(database: Path) -> Iterator[Any]:
-    """Open or make nbgrader's database; it calls `alembic` by name, which lies beside Python."""
+    """Open or make nbgrader's database; it calls `alembic` by name, which lies beside Python.
+
+    Raises:
+        ValueError: for a file that is no such database.
+    """
     need("nbgrader")
+    check_file(database, "gradebook")
     before = os.environ.get("PATH", "")
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its database layer
         from nbgrader.api import Gradebook
+        from sqlalchemy.exc import SQLAlchemyError
 
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"
         try:
             with Gradebook(f"sqlite:///{database.resolve()}", COURSE) as book:
                 yield book
+        except SQLAlchemyError as error:
+            raise ValueError(f"gradebook: {database} is no database of nbgrader, or not of its "
+                             f"installed version ({getattr(error, 'orig', None) or error}); choose "
+                             "another name") from error
         finally:
             os.environ["PATH"] = before
 

@@ -4,6 +4,7 @@
 """
 
 import inspect
+import math
 import os
 import re
 import sys
@@ -67,7 +68,10 @@ def check(name: str, passed: Any, detail: Any = "") -> None:
 def result(name: str, value: Any, unit: str = "") -> None:
     """Show a number, or a tensor or array with one element, and record it for the summary."""
     number = value.item() if hasattr(value, "item") else value
-    display(Result(name, number if isinstance(number, int) else float(number), unit))
+    number = number if isinstance(number, int) else float(number)
+    if not math.isfinite(number):
+        raise ValueError(f"value: got {number} for {name!r}, wanted a finite number")
+    display(Result(name, number, unit))
 
 
 def show_source(thing: Any) -> None:

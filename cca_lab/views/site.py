@@ -12,6 +12,7 @@ from typing import Any
 from cca_lab.extras import need
 from cca_lab.files import check_folder
 from cca_lab.theory import pages
+from cca_lab.views.whole import whole_folder
 
 # What of the clone goes to the same path below the site's sources, so that links between the files
 # stay as they are.
@@ -48,15 +49,16 @@ def build(root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
         raise ValueError(f"out: {out} holds files that are no site, wanted an empty folder; "
                          "choose another one")
     warnings = io.StringIO()
-    with tempfile.TemporaryDirectory() as folder, patch_docutils(), docutils_namespace():
+    with (whole_folder(out) as made, tempfile.TemporaryDirectory() as folder, patch_docutils(),
+          docutils_namespace()):
         source = Path(folder, "source")
         stage(root, source, extras or {})
-        app = Sphinx(str(source), str(root / "docs"), str(out), str(Path(folder, "doctrees")),
+        app = Sphinx(str(source), str(root / "docs"), str(made), str(Path(folder, "doctrees")),
                      "html", status=None, warning=warnings, freshenv=True,
                      confoverrides=_hosted(repository, branch) if repository else {})
         app.build(force_all=True)
-    for name, (_, write) in (extras or {}).items():
-        write(out / name)
+        for name, (_, write) in (extras or {}).items():
+            write(made / name)
     return warnings.getvalue()
 
 

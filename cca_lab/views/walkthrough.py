@@ -7,28 +7,51 @@ import platform
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypedDict
 
 import nbformat
 from nbformat import NotebookNode
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from cca_lab.files import check_folder
+from cca_lab.files import check_folder, replacing
+from cca_lab.stored import matches, read_json
 from cca_lab.views.comparison import compare_notebooks
 from cca_lab.views.execution import Failure, execute, is_run
+from cca_lab.views.notebook_files import choose, read
 from cca_lab.views.notebook_tools import CHECK_TYPE, RESULT_TYPE
 from cca_lab.views.pages import index_page, notebook_page
 
-NOT_RUN, OK, FAILED, INTERRUPTED = "not run", "ok", "failed", "interrupted"
+State = Literal["not run", "ok", "failed", "interrupted"]
+NOT_RUN: Final = "not run"
+OK: Final = "ok"
+FAILED: Final = "failed"
+INTERRUPTED: Final = "interrupted"
+SUMMARY = "summary.json"
 EXIT = {OK: 0, FAILED: 1, INTERRUPTED: 130}
 UNKNOWN_SECONDS = 60.0  # assumed for a notebook that does not record its running time
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 # Of a cell's metadata; the second is how JupyterLab folds a section.
 KEPT = ("tags", "jp-MarkdownHeadingCollapsed")
+
+
+class CheckEntry(TypedDict):
+    """A check of a notebook, as it is stored."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class ResultEntry(TypedDict):
+    """A headline number of a notebook, as it is stored."""
+
+    name: str
+    value: float
+    unit: str
 
 
 @dataclass
@@ -38,10 +61,10 @@ class Record:
     name: str    # of the file, without its suffix
     title: str   # its first heading
     digest: str  # SHA-256 of the file, so that a later edit invalidates the record
-    state: str = NOT_RUN
+    state: State = NOT_RUN
     seconds: float = 0.0
-    checks: list[dict[str, Any]] = field(default_factory=list)   # with name, passed and detail
-    results: list[dict[str, Any]] = field(default_factory=list)  # with name, value and unit
+    checks: list[CheckEntry] = field(default_factory=list)
+    results: list[ResultEntry] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)  # from the committed outputs; no error
     failure: Failure | None = None
 
@@ -57,46 +80,14 @@ class Record:
         return text + (f", {count} unlike the committed outputs" if count else "")
 
 
-def read(path: Path) -> NotebookNode:
-    """Read a notebook file; ValueError if it is not a valid notebook."""
-    try:
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.validate(notebook)
-        seconds = notebook.metadata.get("cca_lab", {}).get("seconds")
-        if not isinstance(seconds, int | float | None):
-            raise TypeError(f"seconds is {seconds!r}")
-    except Exception as error:  # on a broken file nbformat may raise anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ValueError(f"notebooks: {path} cannot be read: {reason}; "
-                         "restore it with git") from error
-    return notebook
+class Summary(TypedDict):
+    """What `summary.json` holds of a run."""
+
+    headline: str
+    notebooks: list[Record]
 
 
-def choose(folder: Path, start: str | None = None, only: str | None = None
-           ) -> tuple[list[Path], list[Path]]:
-    """Return all notebooks of a folder in order, and those to run.
-
-    `start` and `only` are the beginning of a name, such as "05", from which or which alone to run.
-    """
-    paths = sorted(folder.glob("*.ipynb"))
-    if not paths:
-        raise ValueError(f"notebooks: none in {folder}; run in a clone, or name another folder "
-                         "with --folder")
-    if start and only:
-        raise ValueError(f"from and only: got both ({start!r}, {only!r}), wanted one; "
-                         "leave one out")
-    beginning = start or only
-    if not beginning:
-        return paths, paths
-    matching = [index for index, path in enumerate(paths) if path.stem.startswith(beginning)]
-    if not matching:
-        names = ", ".join(path.stem for path in paths)
-        raise ValueError(f"{'from' if start else 'only'}: no notebook begins with {beginning!r}; "
-                         f"choose among {names}")
-    return paths, paths[matching[0]:] if start else [paths[index] for index in matching]
-
-
-def collect(notebook: NotebookNode, kind: str) -> list[dict[str, Any]]:
+def collect(notebook: NotebookNode, kind: str) -> list[Any]:
     """Collect the checks or the results that the cells of a notebook displayed."""
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
     return [dict(output.data[kind]) for output in outputs if kind in output.get("data", {})]
@@ -108,7 +99,7 @@ class Run:
 
     path: Path
     notebook: NotebookNode
-    state: str
+    state: State
     failure: Failure | None
     seconds: float
 
@@ -140,6 +131,7 @@ def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
                 bar.update(task, completed=done, description=text)
 
             began, failure = time.monotonic(), None
+            state: State
             try:
                 failure = execute(notebook, on_cell)
                 state = FAILED if failure else OK
@@ -170,8 +162,8 @@ def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str 
         committed = read(run.path)
         if run.state == OK and any(cell.get("execution_count") for cell in committed.cells):
             record.differences = compare_notebooks(committed, run.notebook)
-        nbformat.write(run.notebook, out / run.path.name)
-        (out / "summary.json").write_text(json.dumps(
+        _write(out / run.path.name, nbformat.writes(run.notebook) + "\n")
+        _write(out / SUMMARY, json.dumps(
             {"headline": headline(records.values()),
              "notebooks": [asdict(each) for each in records.values()]}, indent=1) + "\n")
         _say(console, f"{run.path.stem}: {record.verdict()}")
@@ -181,9 +173,9 @@ def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str 
         ran = [name for name, each in records.items() if each.state != NOT_RUN]
         for name in {path.stem for path in chosen} & set(ran):
             page = notebook_page(read(out / f"{name}.ipynb"), folder, out, ran)
-            (out / f"{name}.html").write_text(page, encoding="utf-8")
+            _write(out / f"{name}.html", page)
         index = index_page(records.values(), headline(records.values()))
-        (out / "index.html").write_text(index, encoding="utf-8")
+        _write(out / "index.html", index)
     _say(console, _closing(run.path, record, out, with_pages, headline(records.values())))
     return EXIT[record.state]
 
@@ -201,13 +193,7 @@ def headline(records: Any) -> str:
 
 def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Record]:
     """Return a record for each notebook: an earlier one if it is still true, else a new one."""
-    try:
-        stored = json.loads((out / "summary.json").read_text(encoding="utf-8"))["notebooks"]
-        earlier = {entry["name"]: Record(**{
-            **entry, "failure": entry["failure"] and Failure(**entry["failure"])})
-            for entry in stored}
-    except (OSError, ValueError, KeyError, TypeError):  # absent, or written by another version
-        earlier = {}
+    earlier = _earlier(out / SUMMARY) if (out / SUMMARY).exists() else {}
     records = {}
     for path in paths:
         new = Record(path.stem, title_of(read(path), path.stem),
@@ -219,6 +205,25 @@ def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Reco
             for suffix in (".ipynb", ".html"):
                 (out / f"{path.stem}{suffix}").unlink(missing_ok=True)
     return records
+
+
+def _earlier(path: Path) -> dict[str, Record]:
+    """Return the records of an earlier run by name; ValueError if they are not as written here."""
+    advice = f"delete {path}, and run all notebooks again"
+    stored = read_json(path, "summary", advice)
+    matches(stored, Summary, str(path), advice)
+    records = {}
+    for entry in stored["notebooks"]:
+        record = Record(**{each.name: entry[each.name] for each in fields(Record)})
+        if failed := entry["failure"]:
+            record.failure = Failure(**{each.name: failed[each.name] for each in fields(Failure)})
+        records[record.name] = record
+    return records
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _closing(path: Path, record: Record, out: Path, with_pages: bool, summary: str) -> str:
@@ -235,7 +240,9 @@ def _closing(path: Path, record: Record, out: Path, with_pages: bool, summary: s
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    # a path that is no UTF-8 is shown with its bytes
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 def title_of(notebook: NotebookNode, otherwise: str) -> str:
@@ -266,6 +273,6 @@ def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
             _say(console, f"{run.path.stem}: {why}\nThe file was left as it was.")
             return EXIT[run.state]
         tidy(run.notebook, run.seconds)
-        nbformat.write(run.notebook, run.path)
+        _write(run.path, nbformat.writes(run.notebook) + "\n")
         _say(console, f"{run.path.stem}: written, {run.seconds:.0f} s")
     return 0
