@@ -26,6 +26,7 @@ MARKS = [pytest.mark.slow,
                             reason="no Chromium on this machine: apt install chromium"),
          pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")]
 PATIENCE = 120_000  # milliseconds: that a machine is busy is no mistake of a notebook
+SETTLED = 200  # milliseconds in which an output that is complete does not change
 # What tests/conftest.py and walkthroughs set: a reader's kernel has none of it.
 NOT_A_READERS = ("MPLBACKEND", "CCA_LAB_WIDGETS", "TRITON_INTERPRET")
 
@@ -127,7 +128,11 @@ def shown(page: Any, name: str) -> str:
     """Return the text that stands below a cell on the page, with single blanks."""
     output = cell(page, name).locator(".jp-OutputArea-output")
     output.first.wait_for()
-    return " ".join(" ".join(output.all_inner_texts()).split())
+    text, before = " ".join(output.all_inner_texts()), None
+    while text != before:  # JupyterLab renders an output after the kernel has sent it
+        page.wait_for_timeout(SETTLED)
+        text, before = " ".join(output.all_inner_texts()), text
+    return " ".join(text.split())
 
 
 def choose(page: Any, menu: str, entry: str) -> None:

@@ -139,6 +139,8 @@ def body(number: str, name: str) -> list[str]:
 
 def test_a_guess_a_wrong_answer_and_the_right_one(page):
     """Catches a checker that calls all mistakes the same or is never content, open solutions."""
+    from playwright.sync_api import expect
+
     page.evaluate(jupyterlab.OPEN, NAMES["03"])
     jupyterlab.run(page, "setup")
     question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === "
@@ -149,9 +151,10 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
 
     folded = jupyterlab.cell(page, "turn-core-folded").locator(".jp-RenderedMarkdown")
     hint = folded.get_by_text("one query is enough")
-    assert not hint.is_visible()
+    expect(hint).not_to_be_visible()
     folded.get_by_text("A hint").click()
-    assert hint.is_visible() and not folded.get_by_text("torch.softmax").first.is_visible()
+    expect(hint).to_be_visible()
+    expect(folded.get_by_text("torch.softmax").first).not_to_be_visible()
 
     right = body("03", "turn-core")
     wrong = [line.replace("queries[-1]", "queries[0]") for line in right]
@@ -203,17 +206,19 @@ def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
         page.keyboard.press(key)
         expect(view.locator(".ex-title")).to_contain_text(f"group {group}", timeout=patience)
         expect(view.locator("label[data-name=group] output")).to_have_text(str(group))
-        assert view.locator(".ex-lanes").inner_html() != before
         check_drawn(view, group)
+        assert view.locator(".ex-lanes").inner_html() != before
 
 
 def check_drawn(view, group: int) -> None:
     """Check that the last row's columns are drawn and lit: its cores, and the tokens after them."""
+    from playwright.sync_api import expect
+
     tokens = view.locator(".ex-word").count()
     cores = groups.visible_cores(tokens, group, WINDOW)[-1].item()
     assert cores > 1
-    assert view.locator(".ex-column.core.seen").count() == cores, (tokens, group, cores)
-    assert view.locator(".ex-column.raw.seen").count() == tokens - group * cores
+    expect(view.locator(".ex-column.core.seen")).to_have_count(cores)
+    expect(view.locator(".ex-column.raw.seen")).to_have_count(tokens - group * cores)
 
 
 def deaf() -> None:

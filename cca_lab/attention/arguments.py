@@ -33,14 +33,14 @@ def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool =
         if not x.is_floating_point() or x.dtype.itemsize < 2:  # no sums are formed in 8 bits
             raise ValueError(f"{name}: got {x.dtype}, wanted a floating dtype of 16 bits or more; "
                              "cast it")
-        if x.is_meta or x.layout != torch.strided:
-            raise ValueError(f"{name}: got a tensor of layout {x.layout} on {x.device}, wanted one "
-                             "that holds its numbers side by side")
         if x.dtype != q.dtype:
             raise ValueError(f"{name}: got {x.dtype}, wanted {q.dtype} as q has; cast them to one")
         if x.device != q.device:
             raise ValueError(f"{name}: got it on {x.device}, wanted {q.device} where q is; move "
                              "them to one device")
+        if x.is_meta or x.layout != torch.strided:
+            raise ValueError(f"{name}: got a tensor of layout {x.layout} on {x.device}, wanted one "
+                             "that holds its numbers side by side")
         if 0 in (x.shape[1::2] if empty else x.shape):
             raise ValueError(f"{name}: got the empty shape {tuple(x.shape)}, wanted at least 1 "
                              f"{'head and a head_dim of 1 or more' if empty else 'everywhere'}")

@@ -25,7 +25,7 @@ from cca_lab.settings import LARGEST_WRITTEN, item_type, options_of
 
 HOME = re.compile(r"~[\w.-]*(/|$)")
 WRITTEN = {"out", "figure", "student"}  # the names of options for what a command writes
-NO_MEMORY = ("allocate memory", "not enough memory", "out of memory",
+NO_MEMORY = ("allocate memory", "failed to map segment", "not enough memory", "out of memory",
              "Storage size calculation overflowed")
 
 
@@ -90,7 +90,7 @@ class Commands(Group):
             raise _ended(f"error: {error.name}: is not installed; {todo}") from error
         except (ValueError, OSError, MemoryError) as error:
             raise _ended(f"error: {_line(error)}") from error
-        except RuntimeError as error:
+        except (RuntimeError, ImportError) as error:  # a library that cannot be loaded, too
             if str(error).startswith("Symlink loop"):  # of `Path.resolve`
                 raise _ended(f"error: {_line(error)}; choose another path") from error
             if not any(words in str(error) for words in NO_MEMORY):

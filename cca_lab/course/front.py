@@ -13,7 +13,7 @@ from cca_lab.course.cell import lines_of
 from cca_lab.course.grading import Record
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of, chosen, task_of
 from cca_lab.course.tasks import Assignment
-from cca_lab.files import check_folder
+from cca_lab.files import check_folder, held
 
 console = Console(highlight=False, soft_wrap=True, markup=False)
 
@@ -141,8 +141,9 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
         say(f"{count:4} {student} {record['assignment']}: {record['status']}, "
             f"{record['earned']:g} of {record['points']}{note[:200]}")
 
-    records = grading.grade_folder(submitted, out, course, only=only, done=done,
-                                   jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
+    with held(out):
+        records = grading.grade_folder(submitted, out, course, only=only, done=done,
+                                       jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
     seconds = time.monotonic() - begun
     say(f"{len(records)} submissions in {seconds:.0f} s, {seconds / len(records):.1f} s each")
     if gradebook is not None:

@@ -39,6 +39,9 @@ class Reproduce(Study):
         check(self)
         artefacts = chosen(self.names)
         if self.list:
+            if self.quick or self.steps is not None or self.out is not None:
+                raise ValueError("list: given with --quick, --steps or --out, which it does not "
+                                 "use; leave one or the other out")
             print_table("cca-lab study reproduce NAME", ["name", "where", "claim"],
                         [[each.name, f"{each.paper}, {each.place}", each.claim]
                          for each in artefacts])

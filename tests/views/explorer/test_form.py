@@ -1,5 +1,7 @@
 """The widget in a browser, with Python behind it, but without Jupyter."""
 
+import re
+
 import pytest
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
@@ -9,6 +11,7 @@ from cca_lab.views.explorer.widget import SCRIPT
 from cca_lab.views.scripts import VIEW_STYLE
 from tests.views.explorer.browser import MARKS
 
+expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 pytestmark = MARKS
 TEXT = "def add(a, b):\n    return a + b\n\n\ndef twice(a):\n    return add(a, a)\n"
 TRAITS = ("reading", "row", "overview", "form", "answered")
@@ -82,13 +85,13 @@ def test_controls_change_the_view(shown):
     says(page, "group 3, window 9")
     page.select_option("[data-name=attention] select", label="StreamingLLM")
     says(page, "StreamingLLM")
-    assert page.locator("[data-name=recent] input").count() == 1
-    assert page.locator("[data-name=group]").count() == 0
+    expect(page.locator("[data-name=recent] input")).to_have_count(1)
+    expect(page.locator("[data-name=group]")).to_have_count(0)
     page.select_option("[data-name=layer] select", label="2")
     says(page, "layer 2, head 0")
     page.click(".ex-head >> nth=13")
     says(page, "layer 3, head 1")
-    assert page.locator("[data-name=layer] select").evaluate("list => list.selectedIndex") == 3
+    page.wait_for_function("document.querySelector('[data-name=layer] select').selectedIndex === 3")
     page.check("[data-name=everywhere] input")
     page.wait_for_function("() => model.get('form').everywhere")
     page.click("text=Another text")
@@ -103,6 +106,7 @@ def test_a_click_on_a_word_is_answered(shown):
     explorer, page = shown
     page.click("[data-token='5']")
     page.wait_for_function("() => model.get('row').query === 5")
+    expect(page.locator(".ex-column.seen")).to_have_count(len(explorer.reading.row(0, 5).seen))
     lit = page.eval_on_selector_all(".ex-column.seen",
                                     "all => all.map(one => Number(one.dataset.column))")
     assert explorer.query == 5 and sorted(lit) == explorer.reading.row(0, 5).seen.tolist()
@@ -121,11 +125,11 @@ def test_what_is_not_valid_is_said_and_the_text_stays(shown):
     page.fill("textarea", "word " * 1100)
     page.click("text=Read it")
     page.wait_for_selector(".ex-form .ex-message:not([hidden])")
-    assert page.inner_text(".ex-form .ex-message").startswith("text: got")
+    expect(page.locator(".ex-form .ex-message")).to_have_text(re.compile("^text: got"))
     assert page.input_value("textarea").startswith("word word") and explorer.library.text == TEXT
     slide(page, "group", 5)
     says(page, "group 5")
-    assert not page.locator(".ex-form .ex-message").is_visible()
+    expect(page.locator(".ex-form .ex-message")).not_to_be_visible()
 
 
 def test_the_end(shown):

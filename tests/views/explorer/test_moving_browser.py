@@ -6,6 +6,7 @@ from cca_lab import CCA
 from cca_lab.views.explorer.moving import moving
 from tests.views.explorer.browser import MARKS
 
+expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 pytestmark = MARKS
 SHOWN = moving(CCA(group=2, window=2), 10)
 
@@ -40,10 +41,10 @@ def test_the_slider_shows_each_row(page_of):
     assert page.locator("img").count() == 0 and page.locator("input").count() == 2
     for row, expected in enumerate(SHOWN.data["rows"]):
         page.locator("input").first.fill(str(row))
+        expect(page.locator("p[aria-live]").first).to_have_text(expected["text"])
+        expect(page.locator("svg").first.locator("rect[data-column]")).to_have_count(
+            len(expected["columns"]))
         assert kinds(page) == [kind or "future" for kind in expected["tokens"]]
-        assert page.locator("p[aria-live]").first.inner_text() == expected["text"]
-        assert page.locator("svg").first.locator("rect[data-column]").count() == len(
-            expected["columns"])
 
 
 def test_the_button_plays_and_stops(page_of):
@@ -51,7 +52,7 @@ def test_the_button_plays_and_stops(page_of):
     page.locator("button").first.click()
     page.wait_for_function("document.querySelector('input').value === '2'")
     page.get_by_role("button", name="Stop").click()
-    assert page.locator("button").first.inner_text() == "Play"
+    expect(page.locator("button").first).to_have_text("Play")
     at = page.locator("input").first.input_value()
     page.wait_for_timeout(1000)
     assert page.locator("input").first.input_value() == at
