@@ -3,6 +3,9 @@
 import builtins
 import re
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -34,6 +37,14 @@ def test_every_finding_is_a_marked_line_with_advice_where_something_is_wrong():
     names = {finding.name for finding in findings}
     assert {"Python", "torch", "transformers", "pytest", "GPU", "Triton", "CPU attention",
             "Jupyter kernel", "fonts", "shipped data"} <= names
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
+def test_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run([sys.executable, "-m", "cca_lab", "doctor"], stdout=full, check=False,
+                             stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 2 and run.stderr == "error: [Errno 28] No space left on device\n"
 
 
 @pytest.mark.parametrize("status, code", [("ok", 0), ("warn", 0), ("fail", 1)])

@@ -67,9 +67,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
                 yield from places(each, (*path, key))
 
 
-def replaced(path: tuple[Any, ...], *value: Any) -> Any:
-    """Return the good record with another value at a path, or without one."""
-    record = copy.deepcopy(GOOD)
+def replaced(path: tuple[Any, ...], *value: Any, good: Any = GOOD) -> Any:
+    """Return a good record with another value at a path, or without one."""
+    record = copy.deepcopy(good)
     holder = record
     for key in path[:-1]:
         holder = holder[key]

@@ -149,10 +149,12 @@ def _last_words(error: BaseException) -> str:
 
     torch asks the compiler for its version first, in a process of its own.
     """
-    said = getattr(error, "output", None) or str(error)  # of a process as bytes
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("ninja:")]
-    return next((line for line in lines if "error:" in line), lines[-1] if lines else str(error))
+    asked = isinstance(error, subprocess.CalledProcessError)
+    output = getattr(error, "output", None) or b""
+    said = output.decode("utf-8", "replace") if asked else str(error)
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("ninja:")]
+    words = next((line for line in lines if "error:" in line), lines[-1] if lines else "")
+    return f"{str(error).rstrip('.')}, and says {words!r}" if asked else words or str(error)
 
 
 def _search_path() -> str:

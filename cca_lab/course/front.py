@@ -124,8 +124,7 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     check_folder(out)
     grading.records(out)  # what is broken there is told before the work
     if gradebook is not None:
-        with reports.opened(gradebook):
-            pass
+        reports.check_gradebook(gradebook)
     for _, assignment, _ in entries:
         released(course, assignment)
     kind = sandbox.best()

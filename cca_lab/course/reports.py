@@ -167,6 +167,12 @@ def export(records: list[Record], course: Path, database: Path, submitted: Path)
                  course / "autograded" / folder)
 
 
+def check_gradebook(database: Path) -> None:
+    """Raise ValueError for a file that is no database of nbgrader; make one if there is none."""
+    with opened(database) as book:
+        list(book.assignments)
+
+
 @contextlib.contextmanager
 def opened(database: Path) -> Iterator[Any]:
     """Open or make nbgrader's database; it calls `alembic` by name, which lies beside Python.

@@ -450,6 +450,7 @@ def test_auto_does_without_a_library_that_cannot_be_loaded(nothing_built):
 
 @pytest.mark.parametrize(("name", "value", "words"), [
     ("CXX", "no-such-compiler", r"lacks a C\+\+ compiler \(no-such-compiler"),
+    ("CXX", " ", r"lacks a C\+\+ compiler \(CXX is empty"),
     ("PATH", "", "lacks (a C|ninja)"),
 ])
 def test_what_a_build_lacks_is_named(nothing_built, monkeypatch, name, value, words):
@@ -477,6 +478,23 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_
     with pytest.raises(ValueError, match="the compiler fails.*broken on purpose"):
         native_build.build(sources)
     assert not list(nothing_built.iterdir())
+
+
+@pytest.mark.skipif(native_build.missing() is not None, reason="no compiler to replace")
+@pytest.mark.parametrize("script, words", [
+    ("echo no licence >&2; exit 1", "exit status 1, and says 'no licence'"), ("exit 3", "status 3"),
+    ("kill -9 $$", "SIGKILL")])
+def test_a_compiler_that_does_not_start_is_one_line(nothing_built, tmp_path_factory, monkeypatch,
+                                                    script, words):
+    """The mutant that catches RuntimeError alone ends in a traceback."""
+    compiler = tmp_path_factory.mktemp("bin") / "c++"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    run = CliRunner().invoke(app, ["native"])
+    error = run.output.splitlines()[-1]
+    assert run.exit_code == 2 and error.startswith("error: native: the compiler fails"), run.output
+    assert words in error
 
 
 @pytest.mark.skipif(native_build.missing() is not None, reason="no compiler")

@@ -116,7 +116,10 @@ def test_a_class(tmp_path, capsys):
             for record in grading.records(marks)} == wanted
     texts = {path: path.read_text() for path in marks.rglob("*.*")}
     (marks / "s03" / "a5_cca.json").unlink()  # as if it had been interrupted there
-    (marks / "s06" / "a5_cca.json").write_text('{"stude')  # or while it was written
+    (marks / "s06" / "a5_cca.json").write_text('{"stude')  # an editor's mistake, then deleted
+    with pytest.raises(ValueError, match=r"s06/a5_cca.json is no JSON .*; delete the file"):
+        front.grade_class(submitted, marks, COURSE, jobs=2)
+    (marks / "s06" / "a5_cca.json").unlink()
     begun = (marks / "s04" / "a5_cca.json").stat().st_mtime_ns
     front.grade_class(submitted, marks, COURSE, jobs=2)
     assert (marks / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
@@ -153,7 +156,7 @@ def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatc
     def grade(part, *more):
         times.append(part.id)
         return {"assignment": part.name, "status": "graded", "notes": [], "earned": 0.0,
-                "tasks": []}
+                "tasks": [], "points": part.points, "read": part.read, "sandbox": "none"}
 
     monkeypatch.setattr(grading, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(grading, "grade", grade)

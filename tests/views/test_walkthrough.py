@@ -1,5 +1,6 @@
 """The walkthrough on tiny notebooks: what it shows and keeps, and what it does on failures."""
 
+import functools
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,13 +17,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from cca_lab import files
 from cca_lab.cli import app
 from cca_lab.views import walkthrough
-from cca_lab.views.execution import execute
+from cca_lab.views.execution import Failure, execute
 from cca_lab.views.mathml import to_mathml
 from cca_lab.views.pages import notebook_page
-from cca_lab.views.walkthrough import choose, refresh
+from cca_lab.views.walkthrough import refresh
 from tests import small_notebooks
+from tests.test_stored import places, replaced
 
 GOOD = ("from cca_lab.views.notebook_tools import check, result\n"
         "check('two is two', 2 == 2, 'n = 2')\nresult('pi', 3.14159, 'rad')")
@@ -189,22 +193,39 @@ def test_refresh_writes_portable_outputs_and_leaves_a_failing_notebook_alone(tmp
     assert isinstance(written.metadata.cca_lab.seconds, int)
 
 
-@pytest.mark.parametrize("limits, names", [
-    ({}, ["00_a", "01_b", "02_c"]), ({"start": "01"}, ["01_b", "02_c"]), ({"only": "01"}, ["01_b"]),
-    ({"start": "02_c"}, ["02_c"])])
-def test_choosing_notebooks(tmp_path, limits, names):
-    for name in ("02_c", "00_a", "01_b"):
-        small_notebooks.write(tmp_path, name, "# T")
-    assert [path.stem for path in choose(tmp_path, **limits)[1]] == names
+def summary_of(folder: Path) -> dict:
+    """Return a summary with each kind of record, of the notebooks that are there."""
+    first, second = (walkthrough.Record(path.stem, "T", files.digest(path), "ok", 1.5)
+                     for path in sorted(folder.glob("*.ipynb")))
+    first.checks = [{"name": "two", "passed": True, "detail": ""}]
+    first.results = [{"name": "pi", "value": 3.14, "unit": "rad"}]
+    second.state, second.failure = "failed", Failure(1, "1 / 0", "ZeroDivisionError")
+    second.differences = ["cell 1"]
+    return {"headline": "so far", "notebooks": [asdict(first), asdict(second)]}
 
 
-@pytest.mark.parametrize("limits, words", [
-    ({"start": "09"}, "choose among 00_a"), ({"only": "x"}, "only"),
-    ({"start": "00", "only": "00"}, "leave one out")])
-def test_choosing_what_is_not_there_says_what_is(tmp_path, limits, words):
+def test_every_wrong_kind_in_an_earlier_summary_is_named(tmp_path):
+    """The mutant that takes what it reads fails after the notebooks ran, in another field each."""
     small_notebooks.write(tmp_path, "00_a", "# T")
-    with pytest.raises(ValueError, match=words):
-        choose(tmp_path, **limits)
+    small_notebooks.write(tmp_path, "01_b", "# T", "1 / 0")
+    paths, summary = sorted(tmp_path.glob("*.ipynb")), tmp_path / "out" / "summary.json"
+    good = summary_of(tmp_path)
+    summary.parent.mkdir()
+    summary.write_text(json.dumps(good))
+    read = walkthrough._records(paths, [], summary.parent)
+    assert [asdict(record) for record in read.values()] == good["notebooks"]
+    for path in places(good):
+        value = functools.reduce(lambda value, key: value[key], path, good)
+        for wrong in (5, "x", None, [5], {"x": 5}):
+            if type(wrong) is type(value) and not isinstance(value, list | dict) \
+                    and path[-1] != "state" or wrong == 5 and isinstance(value, float) \
+                    or path[-1] == "failure" and wrong is None:
+                continue
+            summary.write_text(json.dumps(replaced(path, wrong, good=good)))
+            with pytest.raises(ValueError, match=rf"summary\.json: .*{path[-1]}.*: got .*, wanted "
+                                                 ".*; delete .*summary.json, and run all") as said:
+                walkthrough._records(paths, [], summary.parent)
+            assert "\n" not in str(said.value)
 
 
 def test_the_notebooks_themselves_are_not_overwritten(tmp_path):

@@ -1,0 +1,172 @@
+"""The course's commands: what is missing, broken or in the wrong place is named before the work."""
+
+import functools
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cca_lab.cli import app
+from cca_lab.course import grading, reports
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of
+from cca_lab.course.tasks import Mark
+from tests.course import handed_in
+from tests.test_stored import places, replaced
+
+A5 = assignment_of("a5")
+READING = [["report", "marks"], ["grade", "sub"]]  # the commands that read records
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder with submissions, and commands that work in it and grade nothing."""
+    handed_in.hand_in(tmp_path / "sub", "al", "a5", handed_in.released("a5"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def record() -> dict[str, Any]:
+    """Return a record as `grade` writes it, with marks of every kind."""
+    task = A5.tasks[1]
+    marks = [Mark(prop, 0.5, "wrong", shown=True) for prop in task.properties]
+    return {"student": "al", "assignment": A5.name, "status": "graded", "notes": ["a note"],
+            "sandbox": "none", "points": A5.points, "read": A5.read, "earned": 0.5, "key": "x",
+            "tasks": [grading.task_record(task, marks)], "seconds": 1.5}
+
+
+def refused(*words: str) -> str:
+    run = CliRunner().invoke(app, ["course", *words])
+    *before, error = run.output.splitlines()
+    assert run.exit_code == 2 and error.startswith("error: "), run.output
+    assert not before or "sandbox" in before[0], "more than one line, or after the work"
+    return f"{error}\n"
+
+
+SELECTING = {"release": [], "release, checking": ["--check"], "solutions": [],
+             "grade": ["sub"], "check": ["sub/al/a5_cca/a5_cca.ipynb"], "check a file":
+             ["adapters.py"]}
+
+
+@pytest.mark.parametrize("name", ["a99", "A5", "5", "a5_", "a5_cca.ipynb"])
+@pytest.mark.parametrize("command", SELECTING)
+def test_an_assignment_that_is_not_there_is_an_error_that_lists_them(command, name):
+    """The mutant that compares names alone does nothing for these, and says so to nobody."""
+    Path("adapters.py").touch()
+    said = refused(command.split(",")[0].split()[0], *SELECTING[command], "--only", name)
+    assert f"got '{name}', wanted one of {', '.join(ASSIGNMENTS)}" in said
+
+
+def test_a_notebook_of_another_assignment_is_refused():
+    said = refused("check", "sub/al/a5_cca/a5_cca.ipynb", "--only", "a3")
+    assert "only: got a3, but a5_cca.ipynb is of a5" in said
+
+
+@pytest.mark.parametrize("out", ["sub/marks", "sub", "sub/al/marks", "./sub/../sub/m", "link/m"])
+def test_marks_inside_the_submissions_are_refused(out):
+    """The mutant without the check grades a student called "marks" the next time."""
+    Path("link").symlink_to("sub")
+    before = sorted(Path("sub").rglob("*"))
+    assert "out: " in refused("grade", "sub", "--out", out)
+    assert sorted(Path("sub").rglob("*")) == before
+
+
+def test_the_default_folder_of_marks_is_beside_the_submissions(folder, monkeypatch):
+    monkeypatch.chdir(folder / "sub")
+    monkeypatch.setattr(grading, "grade_folder", lambda *_, **__: [record()])
+    Path("../marks/al").mkdir(parents=True)
+    Path("../marks/al/a5_cca.json").write_text(json.dumps(record()))
+    run = CliRunner().invoke(app, ["course", "grade", "."])
+    assert run.exit_code == 0 and Path("../marks/marks.csv").is_file(), run.output
+
+
+def other_database(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table assignment (x)")
+
+
+GRADEBOOKS = {"text": lambda path: path.write_text("junk"), "pipe": os.mkfifo, "folder": os.mkdir,
+              "another database": other_database}
+
+
+@pytest.mark.parametrize("kind", GRADEBOOKS)
+def test_what_is_no_gradebook_is_named_before_the_work(kind):
+    pytest.importorskip("nbgrader")
+    GRADEBOOKS[kind](Path("g.db"))
+    assert "gradebook: g.db is " in refused("grade", "sub", "--gradebook", "g.db")
+    assert not Path("marks").exists()
+
+
+def test_a_student_whose_name_is_no_text_is_named():
+    """The mutant without the check blames PYTHONIOENCODING after the work."""
+    Path("sub", os.fsdecode(b"a\xffl"), "a5_cca").mkdir(parents=True)
+    assert r"a\xffl in sub is no name in UTF-8; rename" in refused("grade", "sub")
+
+
+def test_a_folder_of_marks_whose_name_is_no_text_is_shown_with_its_bytes(monkeypatch):
+    out = Path(os.fsdecode(b"m\xff"))
+    (out / "al").mkdir(parents=True)
+    (out / "al" / "a5_cca.json").write_text(json.dumps(record()))
+    run = CliRunner().invoke(app, ["course", "report", str(out)])
+    assert run.exit_code == 0 and (out / "marks.csv").is_file(), run.output
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_every_wrong_kind_in_a_record_is_named(command, monkeypatch):
+    """The mutant that takes what it reads fails in a report, or writes wrong ones.
+
+    A record is read before the work: `grade` refuses it, too.
+    """
+    monkeypatch.setattr(grading, "grade_folder", lambda *_, **__: pytest.fail("graded"))
+    path = Path("marks/al/a5_cca.json")
+    path.parent.mkdir(parents=True)
+    good = record()
+    fields = list(places(good)) if command[0] == "report" else [("tasks",), ("earned",)]
+    for field in fields:
+        value = functools.reduce(lambda value, key: value[key], field, good)
+        for wrong in (5, "x", None, True, [5], {"x": 5}):
+            number = isinstance(value, int | float) and not isinstance(value, bool) and wrong == 5
+            text = isinstance(value, str) and wrong == "x" and \
+                field[0] not in ("student", "assignment", "status")
+            if number or text or isinstance(value, bool) and wrong is True or field[0] == "seconds":
+                continue  # "seconds" is for people alone
+            path.write_text(json.dumps(replaced(field, wrong, good=good)))
+            said = refused(*command)
+            assert said.startswith(f"error: {path}: {field[0]}"), said
+            assert "got " in said and said.endswith("; delete the file, and grade again\n"), said
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "half", "NaN", "bytes", "another's"])
+def test_what_is_no_record_is_named_and_never_waited_for(kind):
+    path = Path("marks/al/a5_cca.json")
+    path.parent.mkdir(parents=True)
+    texts = {"half": b'{"stude', "NaN": json.dumps({**record(), "earned": float("nan")}).encode(),
+             "bytes": b"\xff", "another's": json.dumps({**record(), "student": "../x"}).encode()}
+    if kind in texts:
+        path.write_bytes(texts[kind])
+    else:
+        {"pipe": os.mkfifo, "folder": os.mkdir}[kind](path)
+    for command in READING:
+        said = refused(*command)
+        assert str(path) in said and said.endswith("; delete the file, and grade again\n"), said
+
+
+@pytest.mark.parametrize("kind", ["pipe", "empty", "bytes"])
+def test_a_seed_that_is_none_is_refused(kind):
+    """The mutant that takes an empty seed grades on inputs that everybody can make."""
+    path = Path("marks") / grading.SEED
+    path.parent.mkdir()
+    os.mkfifo(path) if kind == "pipe" else path.write_bytes(b"\xff" if kind == "bytes" else b"")
+    assert f"marks: {path} is " in refused("grade", "sub")
+
+
+def test_a_record_as_it_is_written_is_read_again():
+    path = Path("marks/al/a5_cca.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record()))
+    Path("marks/al/notes.json").write_text("[]")  # a teacher's
+    assert grading.records(Path("marks")) == [record()]
+    assert reports.write([record()], Path("marks"))
