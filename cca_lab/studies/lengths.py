@@ -73,6 +73,8 @@ class Lengths(Continued, ModelStudy):
         """Return the mechanisms, and the folders of the finetuned models."""
         trained = dict(words.partition("=")[::2] for words in self.trained)
         for name in trained:
+            if not name or not trained[name]:
+                raise ValueError(f"trained: got {name}={trained[name]}, wanted NAME=FOLDER")
             if name in MECHANISMS:
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "

@@ -45,6 +45,9 @@ class Study:
         if figure is not None and figure == out:
             raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another "
                              "name")
+        if figure is not None and figure.suffix.lower() != ".png":
+            raise ValueError(f"figure: got {figure}, wanted a name that ends in .png, as a PNG is "
+                             "written")
         with nullcontext() if out is None else held(out):
             result = as_json(self.result())  # shown and drawn is what is written
             if out is not None:

@@ -472,7 +472,7 @@ def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
     with pytest.raises(ValueError, match="no state"):
         Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path / "empty").resume()
     (tmp_path / "state" / "progress.json").write_text('{"step": 1')
-    with pytest.raises(ValueError, match="progress.json is no JSON file"):
+    with pytest.raises(ValueError, match="progress.json is no JSON"):
         Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path).resume()
 
 

@@ -143,16 +143,24 @@ def test_a_pretraining_that_diverges_writes_no_model(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_a_second_command_on_one_file_is_told_who_writes_it(base, tmp_path):
+@pytest.mark.parametrize("command", [["study", "recover", "--seeds", 1], ["finetune"]])
+def test_a_second_command_on_one_file_is_told_who_writes_it(base, tmp_path, command):
     """The mutant without a lock: the file held the trials of one of two commands."""
     (tmp_path / "text.txt").write_text(small.corpus().train[0])
-    out = tmp_path / "r.json"
-    words = ["study", "recover", "--model", base, "--text", tmp_path / "text.txt", "--length", 64,
-             "--group", 4, "--window", 8, "--seeds", 1, "--steps", 2, "--rows", 2, "--out", out]
+    out = tmp_path / "r"
+    words = [*command, "--model", base, "--text", tmp_path / "text.txt", "--length", 64, "--group",
+             4, "--window", 8, "--steps", 2, "--rows", 2, "--out", out]
     with held(out):
         done = CliRunner().invoke(app, list(map(str, words)))
     assert done.exit_code == 2 and "is being written by process" in done.stderr, done.output
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["x.gif", "x", "x.png.json"])
+def test_a_figure_is_a_png(base, tmp_path, name):
+    done = CliRunner().invoke(app, ["study", "needles", "--model", str(base), "--figure",
+                                    str(tmp_path / name)])
+    assert done.exit_code == 2 and "wanted a name that ends in .png" in done.stderr
 
 
 def test_every_option_given_twice_by_name_and_value_is_refused(base, tmp_path):

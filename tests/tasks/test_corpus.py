@@ -1,5 +1,6 @@
 """The corpus: deterministic, dealt by module, and closed to what is not text."""
 
+import os
 import sysconfig
 
 import pytest
@@ -134,3 +135,10 @@ def test_a_single_file_holds_out_its_end(tmp_path):
 def test_a_wrong_source_is_named(tmp_path, name, message):
     with pytest.raises(ValueError, match=message):
         load_corpus(str(tmp_path / name))
+
+
+def test_a_file_name_that_is_no_text_keeps_no_folder_from_being_read(tmp_path):
+    """The mutant that hashes the name as UTF-8 refuses the whole folder."""
+    for name in (b"a\xff.txt", b"b.txt"):
+        (tmp_path / os.fsdecode(name)).write_text("word " * 3000)
+    assert sum(map(len, load_corpus(tmp_path).train)) > 10_000

@@ -48,7 +48,7 @@ class Wire(Study):
     window: int = option(256, "Local window, in tokens.", least=1, most=2**16)
     tokens: int = option(2**20, "Tokens of the planned text.", least=1,
                          most=2**40)
-    gpus: int = option(64, "GPUs of the plan.", least=2, most=1024)
+    gpus: int = option(64, "GPUs of the plan.", least=2, most=512)
 
     def result(self) -> dict[str, Any]:
         """Measure and plan, a list of rows each."""
