@@ -32,7 +32,7 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from cca_lab.files import shipped_model
+from cca_lab.files import LONGEST_NAME, shipped_model
 from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
@@ -203,9 +203,18 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
 
 
 def check_path(name: str, path: str | Path) -> None:
-    """Raise ValueError unless the argument is a non-empty path or name."""
-    if not isinstance(path, str | Path) or not str(path).strip():
+    """Raise ValueError unless the argument is a path or a name that a file system can hold."""
+    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
         raise ValueError(f"{name}: got {path!r}, wanted a path or a name")
+    try:
+        Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{name}: {path} is in nobody's home folder; write the path out"
+                         ) from error
+    longest = max(len(os.fsencode(part)) for part in Path(path).absolute().parts)
+    if longest > LONGEST_NAME:
+        raise ValueError(f"{name}: got a name of {longest} bytes, wanted at most {LONGEST_NAME}; "
+                         "choose a shorter one")
 
 
 def source_of(path_or_name: str | Path) -> str:

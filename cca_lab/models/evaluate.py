@@ -76,6 +76,8 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
     check_integers(2, length=length)  # the first token of a window is not predicted
     check_length(model, "length", length)
     check_token_ids(model, "stream", stream)
+    if stream.ndim != 1:
+        raise ValueError(f"stream: got shape {tuple(stream.shape)}, wanted one axis, (n,)")
     if len(stream) < length:
         raise ValueError(f"stream: {len(stream)} tokens, wanted at least one window of {length}; "
                          "give more text or a shorter length")
@@ -172,6 +174,8 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
         check_numbers(0, 1, positions=position)
     if text is not None:
         check_token_ids(model, "text", text)
+    if not isinstance(task, MultiDocumentQA):
+        raise ValueError(f"task: got {type(task).__name__}, wanted a MultiDocumentQA")
     shortest = task.document_length + task.question_length
     if length - offsets + 1 < shortest:
         raise ValueError(f"length: got {length}, wanted at least {shortest + offsets - 1} tokens "

@@ -129,6 +129,8 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
         raise ValueError(f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data "
                          "set, or nothing for the standard library")
     source = str(source)
+    if not source.strip():
+        raise ValueError("text: got an empty path, wanted a file or a folder")
     if source.startswith("hub:"):
         return _hub_corpus(source.removeprefix("hub:"))
     path = Path(source)

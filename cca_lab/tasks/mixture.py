@@ -70,10 +70,14 @@ class Mixture:
         check_integers(0, seed=self.seed, shift=self.shift)
         check_numbers(0, 1, text_share=self.text_share)
         if not isinstance(self.stream, Tensor) or self.stream.ndim != 1 \
-                or len(self.stream) < self.length:
+                or self.stream.is_floating_point() or len(self.stream) < self.length:
             got = tuple(getattr(self.stream, "shape", ())) or type(self.stream).__name__
             raise ValueError(f"stream: got {got}, wanted a tensor of token ids, (n,), at least the "
                              f"{self.length} of a sequence; give more text or a shorter length")
+        for task in self.tasks:
+            if not hasattr(task, "interleaved_batch"):
+                raise ValueError(f"tasks: got {task!r}, wanted kinds of questions, such as "
+                                 "MultiDocumentQA(tokenizer)")
         if self.tasks and self.rows == 1 and 0 < self.text_share < 1:
             raise ValueError("rows: got 1, wanted 2 or more to hold text and questions in shares "
                              f"of {self.text_share}; give more rows, or text_share 0 or 1")
@@ -97,6 +101,7 @@ class Mixture:
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return input_ids (rows, length), text rows first, and the mask of tokens to predict."""
+        check_integers(0, step=step)
         state = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)
         generator = torch.Generator().manual_seed(int(state[0] >> 1))
         ids = [random_windows(self.stream, self.text_rows, self.length, generator)]

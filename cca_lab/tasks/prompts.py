@@ -50,6 +50,9 @@ def chosen_task(source: str | Path, difficulty: Sequence[str] = ()) -> AnyTask:
     Raises:
         ValueError: for a source that is neither, or a difficulty that it does not take.
     """
+    for name, value in (("task", source), *(("difficulty", each) for each in difficulty)):
+        if not isinstance(value, str | Path):
+            raise ValueError(f"{name}: got {value!r}, wanted a text")
     if str(source) not in TASKS and Path(source).is_file():
         if difficulty:
             raise ValueError(f"difficulty: got {difficulty[0]!r} for a file of questions, wanted "

@@ -10,13 +10,26 @@ from cca_lab.mechanisms.base import Mechanism
 from cca_lab.mechanisms.caches import CACHES
 from cca_lab.mechanisms.cca.parallel import context_parallel_cca
 from cca_lab.models import attention_maps, swap_attention
+from cca_lab.models.checkpoints import load_pretrained, save_pretrained
 from cca_lab.models.context import local_inputs
+from cca_lab.models.evaluate import exact_match, perplexity
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.tasks.corpus import load_corpus
+from cca_lab.tasks.mixture import Mixture
+from cca_lab.tasks.prompts import chosen_task
 from tests.mechanisms.options import OPTIONS
 from tests.models.tiny import FAMILIES, logits, text, tiny
 
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def save_to(path):
+    save_pretrained(tiny("gpt2"), path)
+
+
+def load_from(path):
+    load_pretrained(path)
 
 
 def tensors(batch=1, heads=4, kv_heads=2, length=8, head_dim=4):
@@ -162,6 +175,16 @@ CALLS = {
     "no model": lambda: local_inputs(None, IDS),
     "no ids": lambda: local_inputs(tiny("gpt2"), None),
     "nothing to train": lambda: Finetuner(None, None, FinetuneConfig()),
+    "no task": lambda: exact_match(tiny("gpt2"), None, length=64),
+    "a task that is a number": lambda: chosen_task(5),
+    "a difficulty that is a number": lambda: chosen_task("key_values", [5]),
+    "a stream of two axes": lambda: perplexity(tiny("gpt2"), text(5, rows=5), length=4),
+    "a corpus of no name": lambda: load_corpus(""),
+    "a stream of real numbers": lambda: Mixture(torch.arange(99.0), (), 64, 2, 1.0),
+    "questions that are a number": lambda: Mixture(torch.arange(99), (5,), 64, 2, 0.5),
+    "a step before the first": lambda: Mixture(torch.arange(99), (), 64, 2, 1.0).batch(-1),
+    "a name that is too long": lambda: save_pretrained(tiny("gpt2"), "s" * 300),
+    "a name with a zero": lambda: save_pretrained(tiny("gpt2"), "a\0b"),
     "no mixture": lambda: Finetuner(tiny("gpt2"), None, FinetuneConfig())}
 
 
@@ -170,3 +193,9 @@ def test_nothing_in_place_of_something_is_named(call):
     """The mutants end in an AttributeError of None, or in an IndexError."""
     with pytest.raises(ValueError, match=r"^[\w, ]+: got .*wanted"):
         CALLS[call]()
+
+
+@pytest.mark.parametrize("use", [save_to, load_from])
+def test_nobody_s_home_folder_is_named(use):
+    with pytest.raises(ValueError, match="^[a-z_]+: ~nobody-here/x is in nobody's home folder"):
+        use("~nobody-here/x")
