@@ -185,14 +185,13 @@ def opened(database: Path) -> Iterator[Any]:
     before = os.environ.get("PATH", "")
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its database layer
-        from nbgrader.api import Gradebook
-        from sqlalchemy.exc import SQLAlchemyError
+        from nbgrader.api import Gradebook, StatementError
 
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"
         try:
             with Gradebook(f"sqlite:///{database.resolve()}", COURSE) as book:
                 yield book
-        except SQLAlchemyError as error:
+        except StatementError as error:
             raise ValueError(f"gradebook: {database} is no database of nbgrader, or not of its "
                              f"installed version ({getattr(error, 'orig', None) or error}); choose "
                              "another name") from error

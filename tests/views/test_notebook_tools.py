@@ -209,3 +209,10 @@ def test_a_bar_that_stays_would_be_seen(monkeypatch):
     runs = [shown_while(monkeypatch, 4, [(1, "")], timed_to_the_end, seconds)[-1]
             for seconds in (2.0, 3.0)]
     assert runs[0] != runs[1]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), torch.tensor(-float("inf"))])
+def test_a_result_that_is_no_number_fails_its_cell(value):
+    """The mutant that stores it writes a summary that is no JSON."""
+    with pytest.raises(ValueError, match=r"^value: got -?(nan|inf) for 'loss', wanted a finite"):
+        notebook_tools.result("loss", value)
