@@ -18,6 +18,7 @@ from cca_lab.course.release import STUB, solution_of
 from cca_lab.mechanisms.cca import groups
 from tests import jupyterlab
 from tests.jupyterlab import MARKS
+from tests.views.explorer.browser import patient_expect
 
 pytestmark = MARKS
 
@@ -139,8 +140,7 @@ def body(number: str, name: str) -> list[str]:
 
 def test_a_guess_a_wrong_answer_and_the_right_one(page):
     """Catches a checker that calls all mistakes the same or is never content, open solutions."""
-    from playwright.sync_api import expect
-
+    expect = patient_expect()
     page.evaluate(jupyterlab.OPEN, NAMES["03"])
     jupyterlab.run(page, "setup")
     question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === "
@@ -195,8 +195,7 @@ def test_a_ladder_written_in_the_browser(page):
 
 def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
     """Check that the arrow keys on the slider of the group size change what the explorer draws."""
-    from playwright.sync_api import expect
-
+    expect = patient_expect()
     view = jupyterlab.cell(page, name).locator(".jp-OutputArea-output")
     slider = view.locator("label[data-name=group] input[type=range]")
     slider.focus()
@@ -212,8 +211,7 @@ def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
 
 def check_drawn(view, group: int) -> None:
     """Check that the last row's columns are drawn and lit: its cores, and the tokens after them."""
-    from playwright.sync_api import expect
-
+    expect = patient_expect()
     tokens = view.locator(".ex-word").count()
     cores = groups.visible_cores(tokens, group, WINDOW)[-1].item()
     assert cores > 1

@@ -129,6 +129,10 @@ class Finetuner:
             positions = given["position_ids"][0] if "position_ids" in given else None
             losses = row_losses(logits, ids, known[mine], positions)
             losses = losses / marked.clamp(min=1)[kind[mine]]
+            if not losses.requires_grad:
+                raise ValueError(f"strategy: nothing that {self.config.strategy!r} trains is used "
+                                 f"in sequences of {ids.shape[1]} tokens; give longer ones, or "
+                                 "the mechanism less memory")
             # processes average their gradients
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
         return losses.new_zeros(2).index_add(0, kind[mine], losses.detach())

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NotRequired, TypedDict
 import torch
 from transformers import PreTrainedModel
 
-from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms import MECHANISMS, Mechanism
 from cca_lab.mechanisms.caches import CACHES, LEAST, fits, fitted
 from cca_lab.models import swap_attention
 from cca_lab.models.evaluate import POSITIONS, Estimate
@@ -70,15 +70,15 @@ class Compare(Continued, ModelStudy):
         """Return the machine."""
         return {"device": device_name(), "machine": machine()}
 
-    def cells(self) -> dict[str, str]:
-        """Return the mechanisms."""
-        return {name: name for name, mechanism in MECHANISMS.items() if not mechanism.training_only}
+    def cells(self) -> dict[str, Mechanism]:
+        """Return the mechanisms; ValueError if one does not fit into the budget."""
+        config, length = self.loaded[0].config, self.evaluation.length - DECODED
+        return {name: fitted(config, name, self.entries, length) if fits(name) else mechanism()
+                for name, mechanism in MECHANISMS.items() if not mechanism.training_only}
 
-    def measure(self, name: str, cell: str, report: Report) -> dict[str, Any]:
+    def measure(self, name: str, mechanism: Mechanism, report: Report) -> dict[str, Any]:
         """Return perplexity, exact match, bytes and times of one mechanism."""
-        model, mechanism = self.loaded[0], MECHANISMS[name]()
-        if fits(name):
-            mechanism = fitted(model.config, name, self.entries, self.evaluation.length - DECODED)
+        model = self.loaded[0]
         torch.manual_seed(0)
         swap_attention(model, mechanism)
         try:

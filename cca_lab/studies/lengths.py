@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
+from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
 from cca_lab.mechanisms.caches import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.checkpoints import source_of
@@ -69,26 +69,34 @@ class Lengths(Continued, ModelStudy):
         """Return the first command."""
         return {"command": command_line()}
 
-    def cells(self) -> dict[str, str | None]:
-        """Return the mechanisms, and the folders of the finetuned models."""
-        trained = dict(words.partition("=")[::2] for words in self.trained)
-        for name in trained:
-            if not name or not trained[name]:
-                raise ValueError(f"trained: got {name}={trained[name]}, wanted NAME=FOLDER")
+    def cells(self) -> dict[str, Mechanism | str]:
+        """Return the mechanisms, and the folders of the finetuned models.
+
+        Raises:
+            ValueError: if a mechanism does not fit into the budget, or if there is no such folder.
+        """
+        cells: dict[str, Mechanism | str] = {}
+        names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
+                                             if name != "full" and not mechanism.training_only)]
+        for name in names:
+            class_of(name, "attention")
+            cells[name] = fitted(self.loaded[0].config, name, self.entries, self.length) \
+                if fits(name) else mechanism_of(name, {})
+        for words in self.trained:
+            name, _, folder = words.partition("=")
+            if not name or not folder:
+                raise ValueError(f"trained: got {words!r}, wanted NAME=FOLDER")
             if name in MECHANISMS:
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
                     f"model otherwise, such as {name}-finetuned")
-            source_of(trained[name])
-        for name in self.attention:
-            class_of(name, "attention")
-        names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
-                                             if name != "full" and not mechanism.training_only)]
-        return dict.fromkeys(names) | trained
+            source_of(folder)
+            cells[name] = folder
+        return cells
 
-    def measure(self, name: str, cell: str | None, report: Report) -> dict[str, Any]:
-        """Return the losses of a finetuned model, `cell`, or of the mechanism `name`."""
-        if cell is not None:
+    def measure(self, name: str, cell: Mechanism | str, report: Report) -> dict[str, Any]:
+        """Return the losses of a mechanism, or of the finetuned model in a folder."""
+        if isinstance(cell, str):
             model, _ = load_pretrained(cell)
             rows = model.config.vocab_size
             if rows <= int(self.ids.max()):
@@ -97,10 +105,10 @@ class Lengths(Continued, ModelStudy):
         else:
             model = self.loaded[0]
             torch.manual_seed(0)  # of a mechanism's own weights
-            swap_attention(model, fitted(model.config, name, self.entries, self.length)
-                           if fits(name) else mechanism_of(name, {}))
+            swap_attention(model, cell)
         model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
-        return {"swapped": cell is None, "machine": machine(), **losses_of(model, self.ids)}
+        return {"swapped": not isinstance(cell, str), "machine": machine(),
+                **losses_of(model, self.ids)}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print perplexity by context length, a row for each mechanism."""

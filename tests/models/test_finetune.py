@@ -142,6 +142,14 @@ def test_compressor_trains_what_the_mechanism_added_only(optimizer):
     assert changed == set(trained) and all("compressor" in name for name in trained)
 
 
+def test_a_compressor_that_no_sequence_reaches_is_told():
+    """All tokens fit into the memory: without the check torch's error names no option."""
+    model = swap_attention(small.model(), "lococo", slots=64, segment=64)
+    finetuner = Finetuner(model, mixture(), in_float32(steps=1, strategy="compressor"))
+    with pytest.raises(ValueError, match="^strategy: nothing that 'compressor' trains is used in"):
+        finetuner.run()
+
+
 def test_full_trains_everything():
     for optimizer in ("adamw", "muon"):
         model = swapped()

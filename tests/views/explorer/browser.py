@@ -7,8 +7,16 @@ from cca_lab.cli import doctor
 CHROMIUM = doctor.chromium()
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking"]
+PATIENCE = 60_000  # milliseconds
 MARKS = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None,
                                               reason="no Chromium here: apt install chromium")]
+
+
+def patient_expect():
+    """Return playwright's `expect`, which waits for a busy machine too; without it tests skip."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    sync_api.expect.set_options(timeout=PATIENCE)
+    return sync_api.expect
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ pytest.importorskip("anywidget", reason="anywidget is not installed")
 from cca_lab.views.explorer import explore
 from cca_lab.views.explorer.widget import SCRIPT
 from cca_lab.views.scripts import VIEW_STYLE
-from tests.views.explorer.browser import MARKS
+from tests.views.explorer.browser import MARKS, patient_expect
 
-expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+expect = patient_expect()
 pytestmark = MARKS
 TEXT = "def add(a, b):\n    return a + b\n\n\ndef twice(a):\n    return add(a, a)\n"
 TRAITS = ("reading", "row", "overview", "form", "answered")

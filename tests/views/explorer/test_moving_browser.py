@@ -4,9 +4,9 @@ import pytest
 
 from cca_lab import CCA
 from cca_lab.views.explorer.moving import moving
-from tests.views.explorer.browser import MARKS
+from tests.views.explorer.browser import MARKS, patient_expect
 
-expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+expect = patient_expect()
 pytestmark = MARKS
 SHOWN = moving(CCA(group=2, window=2), 10)
 
