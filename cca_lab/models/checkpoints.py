@@ -307,8 +307,8 @@ def _check_dtypes(source: str) -> None:
 @torch.no_grad()
 def _check_computes(model: PreTrainedModel) -> None:
     """Raise ValueError unless the logits of a few tokens of the vocabulary are finite."""
-    rows = model.config.vocab_size
-    ids = torch.linspace(0, rows - 1, TRIED).long()[None]  # (1, TRIED)
+    rows, context = model.config.vocab_size, getattr(model.config, "max_position_embeddings", TRIED)
+    ids = torch.linspace(0, rows - 1, min(TRIED, context)).long()[None]  # (1, TRIED)
     if not torch.isfinite(model.eval()(input_ids=ids, use_cache=False).logits).all():
         raise ValueError("it computes numbers that are not finite; its weights are too large, or "
                          "its config is wrong")
@@ -322,7 +322,8 @@ def _config(source: str) -> PreTrainedConfig:
         if not 1 <= layers <= MOST_LAYERS:
             raise ValueError(f"{layers} layers, wanted 1 to {MOST_LAYERS}")
         for name, value in config.to_dict().items():
-            least = 0.0 if "eps" in name else -math.inf  # a norm divides by it
+            # a norm divides by it
+            least = 0.0 if name.endswith(("eps", "epsilon")) else -math.inf
             if isinstance(value, float) and not least < value < math.inf:
                 raise ValueError(f"{name} is {value}")
         if getattr(config, "quantization_config", None) is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cca_lab.files import held, models_folder, new_result, results_folder
+from cca_lab.files import held, models_folder, new_result
 from cca_lab.reporting import print_table
 from cca_lab.settings import check, option
 from cca_lab.studies.reproduce.artefact import QUICK_STEPS, Artefact
@@ -54,7 +54,7 @@ class Reproduce(Study):
         if self.quick:
             seeds, steps = 1, QUICK_STEPS if steps is None else steps
         studies = {artefact.file: self._trials(artefact) for artefact in artefacts}
-        with held(self.out or results_folder()), registered():
+        with held(self.out or new_result("reproduce")), registered():
             for seed in range(seeds):
                 for artefact in artefacts:
                     studies[artefact.file].run_trials(artefact.trials(seed, steps))
