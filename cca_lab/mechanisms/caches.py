@@ -10,13 +10,14 @@ import cca_lab.mechanisms.caching  # noqa: F401  says which extra is missing
 # isort: split
 from transformers import PreTrainedConfig
 
-from cca_lab.mechanisms import MECHANISMS, Mechanism
+from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
 from cca_lab.mechanisms.dga.cache import DGACache
 from cca_lab.mechanisms.h2o.cache import H2OCache
 from cca_lab.mechanisms.lococo.cache import LoCoCoCache
 from cca_lab.mechanisms.streaming.cache import LMInfiniteCache, StreamingLLMCache
+from cca_lab.settings import check_integers
 
 CACHES: dict[str, type[MechanismCache[Any]]] = {cache.mechanism.name: cache for cache in (
     CCACache, DGACache, H2OCache, LoCoCoCache, StreamingLLMCache, LMInfiniteCache,
@@ -44,7 +45,8 @@ def with_sized(options: dict[str, dict[str, Any]], entries: int,
 
 def sized(name: str, entries: int, length: int) -> Mechanism:
     """Return `MECHANISMS[name].sized(entries, length)`; ValueError where there is none."""
-    mechanism = MECHANISMS[name].sized(entries, length)
+    check_integers(1, entries=entries, length=length)
+    mechanism = class_of(name).sized(entries, length)
     if mechanism is None:
         raise ValueError(
             f"name: got {name!r}, wanted a mechanism whose memory can be fitted to a budget")
@@ -67,6 +69,9 @@ def fitted(config: PreTrainedConfig, name: str, entries: int, length: int) -> Me
     Raises:
         ValueError: if even the smallest cache is larger.
     """
+    if not fits(class_of(name).name):
+        raise ValueError(f"name: got {name!r}, wanted a mechanism whose memory can be fitted to a "
+                         "budget")
     sizes, cache = CacheSizes.of(config), CACHES[name]
 
     def most(n: int) -> int:

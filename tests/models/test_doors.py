@@ -7,7 +7,7 @@ from torch import nn
 from cca_lab import MECHANISMS, mechanism_of, pool_groups
 from cca_lab.attention.parallel import Shards
 from cca_lab.mechanisms.base import Mechanism
-from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caches import CACHES, fitted, sized
 from cca_lab.mechanisms.cca.parallel import context_parallel_cca
 from cca_lab.models import attention_maps, swap_attention
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
@@ -185,6 +185,10 @@ CALLS = {
     "a step before the first": lambda: Mixture(torch.arange(99), (), 64, 2, 1.0).batch(-1),
     "a name that is too long": lambda: save_pretrained(tiny("gpt2"), "s" * 300),
     "a name with a zero": lambda: save_pretrained(tiny("gpt2"), "a\0b"),
+    "a budget of no model": lambda: fitted(None, "cca", 30, 64),
+    "a budget of no mechanism": lambda: fitted(tiny("gpt2").config, "nope", 30, 64),
+    "a budget of no cache": lambda: fitted(tiny("gpt2").config, "longlora", 30, 64),
+    "a budget below nothing": lambda: sized("cca", -1, 64),
     "no mixture": lambda: Finetuner(tiny("gpt2"), None, FinetuneConfig())}
 
 

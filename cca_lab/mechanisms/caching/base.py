@@ -74,6 +74,8 @@ class CacheSizes:
     @classmethod
     def of(cls, config: PreTrainedConfig, *, batch: int = 1, itemsize: int = 4) -> Self:
         """Return the sizes of a model's config."""
+        if not isinstance(config, PreTrainedConfig):
+            raise ValueError(f"config: got {type(config).__name__}, wanted a model's config")
         heads = config.num_attention_heads
         return cls(layers=config.num_hidden_layers, heads=heads,
                    kv_heads=getattr(config, "num_key_value_heads", None) or heads,
