@@ -24,11 +24,15 @@ def solver() -> Any:
 
 
 def implied(hypotheses: Sequence[Any], goal: Any, seconds: float) -> bool:
-    """Return whether it was shown that hypotheses (z3 terms) imply a goal for all integers."""
+    """Return whether it was shown that hypotheses (z3 terms) imply a goal for all integers.
+
+    A context of its own makes the search the same whatever the solver was asked before.
+    """
     z3 = solver()
-    query = z3.Solver()
+    context = z3.Context()
+    query = z3.Solver(ctx=context)
     query.set("timeout", int(1000 * seconds), "random_seed", 0)
-    query.add(*hypotheses, z3.Not(goal))
+    query.add(*(term.translate(context) for term in (*hypotheses, z3.Not(goal))))
     return bool(query.check() == z3.unsat)
 
 
