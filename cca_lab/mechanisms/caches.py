@@ -69,9 +69,7 @@ def fitted(config: PreTrainedConfig, name: str, entries: int, length: int) -> Me
     Raises:
         ValueError: if even the smallest cache is larger.
     """
-    if not fits(class_of(name).name):
-        raise ValueError(f"name: got {name!r}, wanted a mechanism whose memory can be fitted to a "
-                         "budget")
+    sized(name, LEAST, length)  # refuses a name without a cache that can be fitted
     sizes, cache = CacheSizes.of(config), CACHES[name]
 
     def most(n: int) -> int:

@@ -267,7 +267,7 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
             or if the model computes numbers that are not finite.
     """
     try:
-        config = _config(source)
+        config = config_of(source)
         with reading(source, "the weights"):
             _check_dtypes(source)
             both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
@@ -314,7 +314,7 @@ def _check_computes(model: PreTrainedModel) -> None:
                          "its config is wrong")
 
 
-def _config(source: str) -> PreTrainedConfig:
+def config_of(source: str) -> PreTrainedConfig:
     """Return the config, after checking that it describes a model which the weights can fill."""
     with reading(source, "config.json"):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)

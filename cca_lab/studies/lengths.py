@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
 from cca_lab.mechanisms.caches import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
-from cca_lab.models.checkpoints import source_of
+from cca_lab.models.checkpoints import config_of, source_of
 from cca_lab.models.evaluate import bootstrap_mean, window_starts
 from cca_lab.reporting import command_line, device, machine, print_table
 from cca_lab.settings import LARGEST_WRITTEN, check_sizes, option
@@ -90,7 +90,10 @@ class Lengths(Continued, ModelStudy):
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
                     f"model otherwise, such as {name}-finetuned")
-            source_of(folder)
+            rows = config_of(source_of(folder)).vocab_size
+            if rows <= int(self.ids.max()):
+                raise ValueError(f"trained: {folder} has a vocabulary of {rows} tokens, wanted "
+                                 f"that of {self.model}; measure it by itself")
             cells[name] = folder
         return cells
 
@@ -98,10 +101,6 @@ class Lengths(Continued, ModelStudy):
         """Return the losses of a mechanism, or of the finetuned model in a folder."""
         if isinstance(cell, str):
             model, _ = load_pretrained(cell)
-            rows = model.config.vocab_size
-            if rows <= int(self.ids.max()):
-                raise ValueError(f"trained: {cell} has a vocabulary of {rows} tokens, wanted that "
-                                 f"of {self.model}; measure it by itself")
         else:
             model = self.loaded[0]
             torch.manual_seed(0)  # of a mechanism's own weights

@@ -6,7 +6,6 @@ is text if all of it is UTF-8 without NUL characters, whatever its name ends in.
 """
 
 import hashlib
-import os
 import re
 import sysconfig
 from collections.abc import Iterable
@@ -60,7 +59,7 @@ class Corpus:
 
 def is_validation(module: str) -> bool:
     """Return whether a module is held out: one in `VALIDATION_ONE_IN`, by the hash of its name."""
-    digest = hashlib.sha256(os.fsencode(module)).digest()
+    digest = hashlib.sha256(module.encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:4], "big") % VALIDATION_ONE_IN == 0
 
 

@@ -480,7 +480,6 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_
     assert not list(nothing_built.iterdir())
 
 
-@pytest.mark.skipif(native_build.missing() is not None, reason="no compiler to replace")
 @pytest.mark.parametrize("script, words", [
     ("echo no licence >&2; exit 1", "exit status 1, and says 'no licence'"), ("exit 3", "status 3"),
     ("kill -9 $$", "SIGKILL")])

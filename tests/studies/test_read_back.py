@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from cca_lab.cli import app
 from cca_lab.files import held
 from cca_lab.models import load_pretrained, save_pretrained
+from cca_lab.models.mini import new_model
 from cca_lab.models.recipe import Diverged
 from cca_lab.reporting import as_json
 from cca_lab.studies.compare import Compare, CompareRow
@@ -168,3 +169,15 @@ def test_every_option_given_twice_by_name_and_value_is_refused(base, tmp_path):
         "study", "recover", "--model", str(base), "--out", str(tmp_path / "r.json"), "--group", "4",
         "--option", "group=8"])
     assert done.exit_code == 2 and "option: got group=8; give it as --group" in done.stderr
+
+
+def test_a_trained_model_of_fewer_tokens_is_refused_before_any_is_measured(base, tmp_path):
+    """The mutant that looks when its turn comes has measured all others by then."""
+    (tmp_path / "text.txt").write_text(small.corpus().train[0])
+    save_pretrained(new_model("gpt2", vocabulary=64, context=512, width=32, layers=1, heads=2,
+                              end_of_text=0), tmp_path / "few")
+    save_pretrained(small.model(context=512), tmp_path / "long", small.tokenizer())
+    study = Lengths(model=str(tmp_path / "long"), text=str(tmp_path / "text.txt"), length=256,
+                    windows=1, attention=("full",), trained=(f"few={tmp_path / 'few'}",))
+    with pytest.raises(ValueError, match="^trained: .*few has a vocabulary of 64 tokens, wanted"):
+        study.cells()
