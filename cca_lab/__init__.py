@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         AShape,
         BlockSparse,
         Full,
+        KeptHeads,
         LMInfinite,
         LoCoCo,
         LongLoRA,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         CCACache,
         DGACache,
         H2OCache,
+        KeptHeadsCache,
         LMInfiniteCache,
         LoCoCoCache,
         MeanPoolingCache,
@@ -52,9 +54,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACache", "Full", "H2O",
-           "H2OCache", "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA",
-           "MECHANISMS", "MInference", "MeanPooling", "MeanPoolingCache", "Mechanism",
-           "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
+           "H2OCache", "KeptHeads", "KeptHeadsCache", "LMInfinite", "LMInfiniteCache", "LoCoCo",
+           "LoCoCoCache", "LongLoRA", "MECHANISMS", "MInference", "MeanPooling", "MeanPoolingCache",
+           "Mechanism", "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
            "VerticalSlash", "attention_maps", "attention_of", "causal_intervals",
            "disable_attention_dropout", "interval_attention", "load_pretrained", "local_inputs",
            "mechanism_of", "pool_groups", "restore_attention", "save_pretrained", "swap_attention"]

@@ -17,9 +17,10 @@ CLONE = "work in a clone and install it with `pip install -e .`"
 ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
 SHIPPED = Path("data",
                "models")  # prefix by which a shipped model is named, wherever the data folder is
+ADAPTERS = Path("data", "adapters")  # and by which an adapter is
 CHECKSUMS = "CHECKSUMS.sha256"
 LONGEST_NAME = 255  # bytes, on all usual file systems
-COVERED = ("models", "results")  # folders that the checksums cover
+COVERED = ("adapters", "models", "results")  # folders that the checksums cover
 
 
 def in_clone() -> bool:
@@ -46,8 +47,10 @@ def data_folder() -> Path:
 
 
 def shipped_model(path: Path) -> Path:
-    """Return the path of a shipped model, named `data/models/NAME`; any other path unchanged."""
-    return models_folder() / path.name if path.parent == SHIPPED and not path.exists() else path
+    """Return the path of a shipped model, `data/models/NAME`, or adapter; any other unchanged."""
+    if path.parent not in (SHIPPED, ADAPTERS) or path.exists():
+        return path
+    return data_folder() / path.parent.name / path.name
 
 
 def models_folder() -> Path:

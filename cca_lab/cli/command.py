@@ -168,8 +168,9 @@ def check_values(values: dict[str, Any]) -> None:
                 raise ValueError(f"{_dashed(name)}: got {number}, wanted a finite number")
             if isinstance(number, int) and abs(number) > LARGEST_WRITTEN:
                 raise ValueError(f"{_dashed(name)}: got {number}, wanted at most {LARGEST_WRITTEN}")
-    if values.get("out") is not None and values.get("model") and isinstance(values["model"], str):
-        check_apart(values["out"], values["model"], values.get("text"))
+    for source in ("model", "adapter") if values.get("out") is not None else ():
+        if values.get(source) and isinstance(values[source], str):
+            check_apart(values["out"], values[source], values.get("text"))
 
 
 def checked_path(kind: str) -> Callable[[typer.CallbackParam, Path | None], Path | None]:

@@ -6,7 +6,7 @@ from cca_lab.course.tasks import Assignment, CourseTask
 
 MODULES = ("a1_tiles", "a2_sparsity", "a3_coding", "a4_pooling", "a5_cca", "a6_dga", "a7_kernels",
            "a8_caches", "a9_mutants", "a10_finetune")
-NOTEBOOKS = 17
+NOTEBOOKS = 18
 
 ASSIGNMENTS: dict[str, Assignment] = {
     name.partition("_")[0]: import_module(f"cca_lab.course.assignments.{name}").ASSIGNMENT

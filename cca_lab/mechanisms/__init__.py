@@ -14,19 +14,20 @@ from cca_lab.mechanisms.cca.mechanism import CCA
 from cca_lab.mechanisms.dga import DGA
 from cca_lab.mechanisms.full import Full
 from cca_lab.mechanisms.h2o.mechanism import H2O
+from cca_lab.mechanisms.kept_heads.mechanism import KeptHeads
 from cca_lab.mechanisms.lococo import LoCoCo
 from cca_lab.mechanisms.longlora import LongLoRA
 from cca_lab.mechanisms.minference import AShape, BlockSparse, MInference, VerticalSlash
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
 
-__all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "LMInfinite",
-           "LoCoCo", "LongLoRA", "MInference", "MeanPooling", "Mechanism", "RandomTokens",
-           "StreamingLLM", "VerticalSlash", "mechanism_of"]
+__all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "KeptHeads",
+           "LMInfinite", "LoCoCo", "LongLoRA", "MInference", "MeanPooling", "Mechanism",
+           "RandomTokens", "StreamingLLM", "VerticalSlash", "mechanism_of"]
 
 MECHANISMS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (
     Full, CCA, DGA, LoCoCo, MInference, AShape, VerticalSlash, BlockSparse, H2O, LongLoRA,
-    StreamingLLM, LMInfinite, MeanPooling, RandomTokens)}
+    StreamingLLM, LMInfinite, MeanPooling, RandomTokens, KeptHeads)}
 
 
 def mechanism_of(name: str, options: dict[str, Any]) -> Mechanism:

@@ -73,6 +73,8 @@ class Mechanism:
         paper_presets: options of the paper or of its code, by the place that reports them.
         needs_training: whether the paper trains the model before using the mechanism.
         training_only: whether the paper uses full attention once the model is trained.
+        of_one_model: whether its options are chosen for one model, so that no default stands for
+            the mechanism where all are compared.
         backends: those of `interval_attention`; or, where rows see a mask, "dense" and perhaps a
             kernel for it.
     """
@@ -86,6 +88,7 @@ class Mechanism:
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {}
     needs_training: ClassVar[bool] = False
     training_only: ClassVar[bool] = False
+    of_one_model: ClassVar[bool] = False
     backends: ClassVar[tuple[str, ...]] = ON_INTERVALS
 
     def __post_init__(self) -> None:
@@ -135,6 +138,13 @@ class Mechanism:
     def new_module(self, config: Any) -> nn.Module | None:
         """Return the trainable module of one layer, for `module`; None if nothing is trained."""
         return None
+
+    def at_layer(self, index: int) -> Self:
+        """Return the mechanism of one layer of a model, where layers differ."""
+        return self
+
+    def check_config(self, layers: int, kv_heads: int) -> None:
+        """Raise ValueError if the mechanism does not fit a model of these sizes."""
 
     def cache_entries(self, length: int) -> int | None:
         """Return the entries (a key and a value) of a KV head's cache after `length` tokens."""

@@ -15,17 +15,18 @@ from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
 from cca_lab.mechanisms.dga.cache import DGACache
 from cca_lab.mechanisms.h2o.cache import H2OCache
+from cca_lab.mechanisms.kept_heads.cache import KeptHeadsCache
 from cca_lab.mechanisms.lococo.cache import LoCoCoCache
 from cca_lab.mechanisms.streaming.cache import LMInfiniteCache, StreamingLLMCache
 from cca_lab.settings import check_integers
 
 CACHES: dict[str, type[MechanismCache[Any]]] = {cache.mechanism.name: cache for cache in (
     CCACache, DGACache, H2OCache, LoCoCoCache, StreamingLLMCache, LMInfiniteCache,
-    MeanPoolingCache, RandomTokensCache)}
+    MeanPoolingCache, RandomTokensCache, KeptHeadsCache)}
 
-__all__ = ["CACHES", "CCACache", "CacheSizes", "DGACache", "H2OCache", "LMInfiniteCache",
-           "LoCoCoCache", "MeanPoolingCache", "MechanismCache", "RandomTokensCache",
-           "StreamingLLMCache"]
+__all__ = ["CACHES", "CCACache", "CacheSizes", "DGACache", "H2OCache", "KeptHeadsCache",
+           "LMInfiniteCache", "LoCoCoCache", "MeanPoolingCache", "MechanismCache",
+           "RandomTokensCache", "StreamingLLMCache"]
 
 
 LEAST = 2

@@ -113,6 +113,29 @@ def pooled_groups(start: int, stop: int, length: int, group: int, window: int) -
     return min(start // group, read), min(stop // group, read)
 
 
+# ----------------- CCA-Attention behind S sinks: the tokens [S, L) are read as a text of their own
+
+
+def behind_sinks(tokens: Any, sinks: int) -> Any:
+    """Return how many of the first `tokens` (or tensor) stand behind the sinks: max(0, t - S)."""
+    return maximum(tokens - sinks, 0)
+
+
+def cca_sink_columns(row: Any, start: int, stop: int, group: int, window: int,
+                     sinks: int) -> tuple[Interval, Interval, Interval]:
+    """Return the columns of [sinks ; cores ; raw tokens behind them] that a row (or tensor) sees.
+
+    These are the sinks [0, min(i + 1, S)), then what row i - S of the text [S, L) sees there, which
+    is nothing for a row i < S. The columns are those of rows [start, stop), see `raw_column`: there
+    are min(S, stop) sinks in front.
+    """
+    first, last = behind_sinks(start, sinks), behind_sinks(stop, sinks)
+    held, raw = stop - last, raw_column(first, last, group, window)
+    cores, tokens = cca_columns(behind_sinks(row + 1, sinks) - 1, raw, group, window)
+    return ((0, minimum(row + 1, sinks)), (held + cores[0], held + cores[1]),
+            (held + tokens[0], held + tokens[1]))
+
+
 # ----------------------------- StreamingLLM, LM-Infinite, A-shape: sinks and nearest tokens
 
 

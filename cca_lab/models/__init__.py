@@ -29,5 +29,5 @@ _MODULES = {"load_pretrained": "checkpoints", "save_pretrained": "checkpoints",
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'cca_lab.models' has no attribute {name!r}")
-    need("accelerate", "safetensors", "tokenizers", "transformers")
+    need("accelerate", "peft", "safetensors", "tokenizers", "transformers")
     return getattr(import_module(f"cca_lab.models.{_MODULES.get(name, 'plugin')}"), name)

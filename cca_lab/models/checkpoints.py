@@ -34,10 +34,22 @@ from transformers.utils.hub import cached_file
 
 from cca_lab.files import LONGEST_NAME, shipped_model
 from cca_lab.mechanisms.caching.base import CHOICE
+from cca_lab.models.adapters import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    adapter_of,
+    described,
+    load_adapter,
+    merge_adapter,
+    save_adapter,
+)
 from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import check_family, modules_of, shapes, swap_attention, written_choice
+from cca_lab.stored import read_json
 
+ATTENTION_FILE = "cca_lab_attention.json"  # beside an adapter, which has no config.json
+FULL = {"name": "full"}  # the choice of a model that has none
 MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
 MOST_LAYERS = 1000
 MOST_SAID = 300  # characters of a library's own message
@@ -57,10 +69,14 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
     own modules are in `cca_lab_modules.safetensors`. transformers can load the folder too,
     and then uses full attention. An existing checkpoint is replaced.
 
+    Of a model with an adapter, the adapter alone is written, in peft's format: it names the base
+    model as that was given to `load_pretrained`. The choice is in `cca_lab_attention.json` then,
+    and the tokenizer stays beside the base model.
+
     Args:
         model: the model to save, with its present attention.
         folder: is made if missing, and its parents.
-        tokenizer: saved beside the model if given.
+        tokenizer: saved beside a whole model if given.
 
     Raises:
         ValueError: if the folder is there and no checkpoint, or cannot be made, or if the model or
@@ -74,8 +90,8 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ValueError(
             f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers, or None")
-    folder = Path(folder).expanduser().absolute()
-    check_replaceable(folder)
+    folder, adapted = Path(folder).expanduser().absolute(), adapter_of(model) is not None
+    check_replaceable(folder, adapter=adapted)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clear_killed_saves(folder)
@@ -85,7 +101,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
             f"folder: cannot write to {folder.parent} ({error}); choose another") from error
     try:
         _save_model(model, temporary / "new")
-        if tokenizer is not None:
+        if tokenizer is not None and not adapted:
             tokenizer.save_pretrained(temporary / "new")
         _as_usual(temporary / "new")
         if folder.exists():
@@ -100,13 +116,14 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def check_replaceable(folder: Path) -> None:
-    """Raise ValueError if a folder holds something else than a checkpoint."""
+def check_replaceable(folder: Path, *, adapter: bool = False) -> None:
+    """Raise ValueError if a folder holds something else than a checkpoint, or than an adapter."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not (folder / "config.json").is_file():
+    kind, file = ("an adapter", CONFIG_FILE) if adapter else ("a checkpoint", "config.json")
+    if not (folder / file).is_file():
         raise ValueError(
-            f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
+            f"folder: {folder} exists and is not {kind} (no {file}); choose another")
 
 
 def _as_usual(folder: Path) -> None:
@@ -129,19 +146,25 @@ def _clear_killed_saves(folder: Path) -> None:
 
 
 def _save_model(model: PreTrainedModel, folder: Path) -> None:
-    """Write the model, and the mechanism's modules to a file of theirs."""
+    """Write the model or its adapter, and the mechanism's modules to a file of theirs."""
     modules = nn.ModuleDict(modules_of(model))
-    if len(modules) == 0:
+    if adapter_of(model) is not None:
+        save_adapter(model, folder)
+        choice = json.dumps(getattr(model.config, CHOICE, FULL), indent=2)
+        (folder / ATTENTION_FILE).write_text(choice, encoding="utf-8")
+    elif len(modules) == 0:
         model.save_pretrained(folder)
-        return
-    original = {name: tensor for name, tensor in model.state_dict().items()
-                if MODULE not in name.split(".")}
-    learnt = {name: tensor.contiguous() for name, tensor in modules.state_dict().items()}
-    model.save_pretrained(folder, state_dict=original)
-    save_file(learnt, folder / MODULES_FILE)
+    else:
+        original = {name: tensor for name, tensor in model.state_dict().items()
+                    if MODULE not in name.split(".")}
+        model.save_pretrained(folder, state_dict=original)
+    if len(modules):
+        learnt = {name: tensor.contiguous() for name, tensor in modules.state_dict().items()}
+        save_file(learnt, folder / MODULES_FILE)
 
 
 def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
+                    adapter: str | Path | None = None, merged: bool = False,
                     dtype: torch.dtype = torch.float32,
                     **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
@@ -149,8 +172,11 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     The trained modules of the saved mechanism are loaded whenever that mechanism is used.
 
     Args:
-        path_or_name: a folder (`data/models/NAME` outside a clone too), or a name on the hub.
+        path_or_name: a folder (`data/models/NAME` outside a clone too), or a name on the hub; or
+            the folder of an adapter, which names the model to load first.
         attention: a mechanism to use instead of the saved one; "full" for the model's own.
+        adapter: the folder of an adapter of this model, whose attention is the saved one then.
+        merged: add the adapter to the model's weights, so that the model is a whole one.
         dtype: dtype of the weights.
         options: options of `attention`, as in `swap_attention`.
 
@@ -164,18 +190,36 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     if options and attention is None:
         raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, "
                          "as in load_pretrained(folder, 'cca', group=16, window=256)")
-    check_path("path_or_name", path_or_name)
+    base, folder = parts_of(path_or_name, adapter)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(
             f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
-    source = source_of(path_or_name)
-    model = load_model(source, dtype)
-    saved, saved_options = saved_choice(model.config, source)
+    try:
+        source = source_of(base)
+        model = load_model(source, dtype)
+    except ValueError as error:
+        if folder is None or adapter is not None:  # the base is what was given
+            raise
+        raise ValueError(f"path_or_name: {folder} is an adapter of {base}, which cannot be loaded "
+                         f"here ({error}); give the model and the adapter, as in "
+                         "load_pretrained(BASE, adapter=FOLDER)") from error
+    model.name_or_path = str(base)  # an adapter names its base as it was given
+    home, choice = source, saved_choice(getattr(model.config, CHOICE, FULL), source)
+    if folder is not None:
+        with reading(str(folder), "the adapter", "adapter"):
+            load_adapter(model, folder)
+            _check_computes(model)
+        if (folder / ATTENTION_FILE).exists():  # one that was made elsewhere has none
+            written = read_json(folder / ATTENTION_FILE, "adapter")
+            home, choice = str(folder), saved_choice(written, str(folder), ATTENTION_FILE)
+        if merged:
+            merge_adapter(model)
+    saved, saved_options = choice
     if attention is None:
         attention, options = saved, saved_options
     swap_attention(model.eval(), attention, **options)
     if attention == saved:
-        _load_modules(model, source)
+        _load_modules(model, home)
     return model, load_tokenizer(source, model)
 
 
@@ -217,6 +261,35 @@ def check_path(name: str, path: str | Path) -> None:
                          "choose a shorter one")
 
 
+def parts_of(path_or_name: str | Path,
+             adapter: str | Path | None = None) -> tuple[str | Path, Path | None]:
+    """Return a model, as it is given or as its adapter names it, and the adapter's folder if any.
+
+    Raises:
+        ValueError: for a folder without an adapter, or an adapter that names no model.
+    """
+    check_path("path_or_name", path_or_name)
+    path = shipped_model(Path(path_or_name).expanduser())
+    adapted = (path / CONFIG_FILE).is_file()
+    if adapter is None:
+        base = described(path).get("base_model_name_or_path") if adapted else path_or_name
+        if not base:
+            raise ValueError(f"path_or_name: {path} is an adapter, and names no model that it "
+                             "belongs to; give both, as in load_pretrained(BASE, adapter=FOLDER)")
+        return base, path if adapted else None
+    if adapted:
+        raise ValueError(f"path_or_name: {path} is an adapter, and one more is given; give the "
+                         "model of both")
+    check_path("adapter", adapter)
+    folder = shipped_model(Path(adapter).expanduser())
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        if not (folder / name).is_file():
+            raise ValueError(f"adapter: {folder} holds no adapter (no {name}); pass the folder "
+                             "that save_pretrained wrote of a model with an adapter")
+    described(folder)
+    return path_or_name, folder
+
+
 def source_of(path_or_name: str | Path) -> str:
     """Return an existing folder's path, or a name on the hub."""
     path = shipped_model(Path(path_or_name).expanduser())
@@ -243,13 +316,13 @@ def quiet() -> None:
 
 
 @contextmanager
-def reading(source: str, what: str) -> Iterator[None]:
+def reading(source: str, what: str, name: str = "path_or_name") -> Iterator[None]:
     """Turn any error within the context into a one-line ValueError that names the file."""
     try:
         yield
     except Exception as error:  # on a broken file a library may raise anything
-        raise ValueError(f"path_or_name: {what} of {source} cannot be used: {said(error)}; "
-                         "get or save the model again") from error
+        raise ValueError(f"{name}: {what} of {source} cannot be used: {said(error)}; get it, or "
+                         "save it, again") from error
 
 
 def said(error: Exception) -> str:
@@ -353,10 +426,10 @@ def is_finite(tensors: Iterable[Tensor]) -> bool:
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
-def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, Any]]:
-    """Return name and options of a saved model's attention, ("full", {}) if none, once checked."""
-    saved = getattr(config, CHOICE, {"name": "full"})
-    with reading(source, f"{CHOICE} in config.json"):
+def saved_choice(saved: Any, source: str,
+                 file: str = "config.json") -> tuple[str, dict[str, Any]]:
+    """Return name and options of a saved attention, after checking them."""
+    with reading(source, f"{CHOICE} in {file}"):
         if not isinstance(saved, dict) or "name" not in saved:
             raise ValueError(f'got {saved!r}, wanted {{"name": a mechanism, its options}}')
         options = {option: value for option, value in saved.items() if option != "name"}

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from cca_lab.attention.parallel import Shards
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA, Mechanism
-from cca_lab.mechanisms.cca.parallel import context_parallel_cca
+from cca_lab.mechanisms.cca.parallel import context_parallel_cca, refuse_sinks
 from cca_lab.models.inputs import check_model, check_token_ids
 
 # the attribute of attention layers, and the keyword argument that the hook makes of it
@@ -60,6 +60,8 @@ def check_context(mechanism: Mechanism, group: ProcessGroup | None) -> None:
     if group is not None and not isinstance(group, ProcessGroup):
         raise ValueError(f"context_parallel: got {type(group).__name__}, wanted a process group of "
                          "torch.distributed, such as dist.new_group()")
+    if group is not None and isinstance(mechanism, CCA):
+        refuse_sinks(mechanism)
 
 
 def install(layers: list[nn.Module], group: ProcessGroup | None) -> None:

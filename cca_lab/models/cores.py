@@ -57,6 +57,9 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
     if not isinstance(attention, CCA):
         raise ValueError(f"model: attends with {attention.name!r}, wanted 'cca', whose groups are "
                          "tokens side by side")
+    if attention.sinks:
+        raise ValueError(f"sinks: got {attention.sinks}, wanted 0; groups are read from token 0 "
+                         "on, so measure a model that was swapped without sinks")
     group, window = attention.group, attention.window
     # the answer follows the repeated words
     size, answer_at = task.document_length, task.question_length

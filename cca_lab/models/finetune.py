@@ -16,6 +16,7 @@ from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from cca_lab.models.adapters import adapter_of, add_lora
 from cca_lab.models.checkpoints import check_replaceable, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
 from cca_lab.models.inputs import check_model
@@ -41,6 +42,7 @@ from cca_lab.models.training import (
     mark_trainable,
     row_losses,
 )
+from cca_lab.models.transfer import Teacher, row_errors, weights_of
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
@@ -75,7 +77,8 @@ class Finetuner:
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
         if self.folder is not None:
-            check_replaceable(self.folder / "model")
+            adapted = config.strategy == "lora" or adapter_of(model) is not None
+            check_replaceable(self.folder / "model", adapter=adapted)
         self.accelerator = _accelerator()
         self.step = 0
         # readers have texts of their own
@@ -85,11 +88,19 @@ class Finetuner:
             raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for "
                              f"each of {config.accumulation} micro-step(s) in {self.readers} "
                              "process(es) or groups of them")
+        self.teacher = Teacher(model) if config.objective == "attention" else None
+        if config.strategy == "lora":
+            add_lora(model, config.rank)
         self.trained = mark_trainable(model, config.strategy)
         model.to(self.accelerator.device)
         self.precision = self._precision(model)
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
+        if self.teacher is not None:
+            if self.accelerator.num_processes > 1:
+                raise ValueError(f"objective: got 'attention' in {self.accelerator.num_processes} "
+                                 "processes, wanted one; start it without torchrun")
+            self.teacher.model.to(self.accelerator.device)
         # may copy the weights, so Muon must view them afterwards
         self.model = self.accelerator.prepare(model)
         optimizers = make_optimizers(model, muon=config.optimizer == "muon",
@@ -120,14 +131,20 @@ class Finetuner:
             given = local_inputs(model, ids)
         # the mean over each kind is taken over the whole batch, across micro-steps and processes
         kind = (torch.arange(rows, device=device) >= text_rows).long()  # (rows,): 0 text
-        marked = torch.zeros(2, device=device).index_add(0, kind, known[:, 1:].sum(dim=1).float())
+        # what each token's loss counts
+        weights = known[:, 1:].float() if self.teacher is None else weights_of(known, kind > 0)
+        marked = torch.zeros(2, device=device).index_add(0, kind, weights.sum(dim=1))
         share = torch.tensor([text_rows, rows - text_rows], device=device) / rows
         last = micro == self.config.accumulation - 1
         with nullcontext() if last else accelerator.no_sync(self.model):
-            with autocast(self.precision, device):
-                logits = self.model(**given).logits
-            positions = given["position_ids"][0] if "position_ids" in given else None
-            losses = row_losses(logits, ids, known[mine], positions)
+            if self.teacher is None:
+                with autocast(self.precision, device):
+                    logits = self.model(**given).logits
+                positions = given["position_ids"][0] if "position_ids" in given else None
+                losses = row_losses(logits, ids, known[mine], positions)
+            else:
+                with autocast(self.precision, device):
+                    losses = row_errors(model, self.teacher, ids, weights[mine])
             losses = losses / marked.clamp(min=1)[kind[mine]]
             if not losses.requires_grad:
                 raise ValueError(f"strategy: nothing that {self.config.strategy!r} trains is used "

@@ -89,7 +89,8 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
     inputs = (query, key, value, attention_mask, scaling, rotation)
     if cached:
         return _attend_cached(cache, module.layer_idx, mechanism, *inputs, maps=maps)
-    return _attend_whole(mechanism, getattr(module, MODULE, None), *inputs, maps=maps)
+    return _attend_whole(mechanism.at_layer(module.layer_idx), getattr(module, MODULE, None),
+                         *inputs, maps=maps)
 
 
 def _wrong_cache(cache: object, name: str) -> str:

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.mechanisms import MECHANISMS, Full, Mechanism, class_of, mechanism_of
-from cca_lab.mechanisms.caching.base import CHOICE, IMPLEMENTATION, mechanism_in
+from cca_lab.mechanisms.caching.base import CHOICE, IMPLEMENTATION, CacheSizes, mechanism_in
 from cca_lab.models.context import check_context, install
 from cca_lab.models.inputs import check_length, check_model, check_token_ids
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook
@@ -67,6 +67,8 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
     if chosen.name == "full":
         return restore_attention(model)
     check_family(model)
+    sizes = CacheSizes.of(model.config)
+    chosen.check_config(sizes.layers, sizes.kv_heads)
     if getattr(model, STATE, None) is None:
         _give_its_own_config(model)
         handles = [module.register_forward_pre_hook(hook, with_kwargs=True)
@@ -137,6 +139,7 @@ def attention_of(model: PreTrainedModel) -> Mechanism:
 def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[None]:
     """Map the group size of a model's attention, if it has one, to another within the context."""
     choice = getattr(model.config, CHOICE, {})
+    choice = choice.get("others", choice)  # of kept heads
     before = choice.get("group")
     if before is None:
         yield

@@ -23,8 +23,9 @@ class FinetuneConfig:
     steps: int = option(300, "Optimizer steps of a finetuning.", least=0)
     strategy: str = option(
         "full", "Weights to train: full, qkv (W^Q, W^K, W^V only, the paper's partial finetuning), "
-                "compressor (what the mechanism added, as in LoCoCo's Section 4.2) or none.",
-        choices=("full", "qkv", "none", "compressor"))
+                "lora (low-rank updates of these, which are saved alone), compressor (what the "
+                "mechanism added, as in LoCoCo's Section 4.2) or none.",
+        choices=("full", "qkv", "none", "compressor", "lora"))
     learning_rate: float = option(1e-3, "Learning rate after warm-up; falls linearly to a tenth.",
                                   above=0, most=MOST_RATE)
     optimizer: str = option("adamw", "adamw; or muon for the matrices of the blocks, AdamW for the "
@@ -40,9 +41,17 @@ class FinetuneConfig:
         "auto", "float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that "
                 "has it, and on a CPU where it is faster, measured before the first step.",
         choices=("auto", "float32", "bf16"))
+    rank: int = option(16, "Rank of the updates that lora trains.", least=1)
+    objective: str = option(
+        "tokens", "What is trained: the prediction of tokens, or each layer's attention, to give "
+                  "what full attention gave (before a finetuning on tokens).",
+        choices=("tokens", "attention"))
 
     def __post_init__(self) -> None:
         check(self)
+        if self.strategy == "lora" and self.optimizer == "muon":
+            raise ValueError("optimizer: got 'muon' with the strategy 'lora', wanted 'adamw': muon "
+                             "is for whole matrices, and lora trains factors of their updates")
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step (0-indexed)."""

@@ -17,6 +17,7 @@ from cca_lab.models.interface import MODULE
 
 # c_attn: GPT-2's three matrices side by side
 QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")
+LORA = ".lora_"  # in the names of an adapter's weights
 PAYS = 0.95  # bf16 must take less than this share of float32's time
 REPEATS = 2
 
@@ -90,11 +91,20 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
     """Freeze the weights that the strategy does not train; return the names of those it trains.
 
     "qkv" trains the three projection matrices and not their biases; in GPT-2 they are the columns
-    of one matrix. "compressor" trains the module that the mechanism added to each layer alone.
+    of one matrix. "lora" trains the model's adapter alone, "compressor" the module that the
+    mechanism added to each layer. Weights that an adapter updates are not saved, so they are not
+    trained.
     """
+    adapted = any(LORA in name for name, _ in model.named_parameters())
+    if adapted and strategy in ("full", "qkv"):
+        raise ValueError(f"strategy: got {strategy!r}, wanted 'lora', as the model has an adapter, "
+                         "which alone would be saved; or begin with the base model")
+
     def wanted(name: str) -> bool:
         if strategy == "qkv":
             return name.endswith(tuple(f"{module}.weight" for module in QKV_MODULES))
+        if strategy == "lora":
+            return LORA in name
         if strategy == "compressor":
             return MODULE in name.split(".")
         return strategy == "full"
@@ -136,16 +146,17 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
 
 
 def matrix_units(device: torch.device) -> bool:
-    """Return whether a device has matrix units for bfloat16: those of a GPU, or AMX on a CPU."""
+    """Return whether a device multiplies in bfloat16: a GPU, or a CPU with AMX or AVX512-BF16."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
-    return device.type == "cpu" and torch.cpu._is_amx_tile_supported()
+    return device.type == "cpu" and (torch.cpu._is_amx_tile_supported()
+                                     or torch.cpu._is_avx512_bf16_supported())
 
 
 def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
     """Return "bf16" or "float32", whichever computes the gradient of a batch faster here.
 
-    A GPU with bf16 uses it without a trial. On a CPU with AMX both are timed, since the operations
+    A GPU with bf16 uses it without a trial. On a CPU that has it both are timed, as the operations
     around the matrix products may be slower in bf16; weights and random states do not change.
     """
     device = input_ids.device

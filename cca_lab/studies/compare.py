@@ -74,7 +74,8 @@ class Compare(Continued, ModelStudy):
         """Return the mechanisms; ValueError if one does not fit into the budget."""
         config, length = self.loaded[0].config, self.evaluation.length - DECODED
         return {name: fitted(config, name, self.entries, length) if fits(name) else mechanism()
-                for name, mechanism in MECHANISMS.items() if not mechanism.training_only}
+                for name, mechanism in MECHANISMS.items()
+                if not (mechanism.training_only or mechanism.of_one_model)}
 
     def measure(self, name: str, mechanism: Mechanism, report: Report) -> dict[str, Any]:
         """Return perplexity, exact match, bytes and times of one mechanism."""

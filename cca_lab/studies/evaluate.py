@@ -196,7 +196,7 @@ class Evaluate(SwappedStudy):
 
     def result(self) -> dict[str, Any]:
         """Measure the model on the text, the questions and the tasks."""
-        tasks, _ = tasks_for(self.task, self.difficulty, self.questions, self.file), self.options
+        tasks, _ = tasks_for(self.task, self.difficulty, self.questions, self.file), self.choice
         model, tokenizer = self.loaded
         evaluation = make_evaluation(model, tokenizer, self.corpus, length=self.length,
                                      windows=self.windows, questions=self.questions)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.files import held
 from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
+from cca_lab.models.adapters import CONFIG_FILE
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.pretrain import tokenize
@@ -30,6 +31,7 @@ from cca_lab.studies.study import (
     note,
     note_full,
     option_of,
+    with_kept_heads,
 )
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture, PackedExamples
@@ -63,6 +65,7 @@ class Finetune:
     """Swap a model's attention and finetune it, without its dropout; Ctrl-C saves the run."""
 
     model: str = option_of(ModelStudy, "model")
+    adapter: str | None = option_of(ModelStudy, "adapter")
     out: Path = option(REQUIRED, "Folder for the run: its log, state and model.", output="folder")
     attention: str = option("cca", "Mechanism to train with, such as full, cca or dga.")
     group: int | None = option_of(SwappedStudy, "group")
@@ -79,6 +82,8 @@ class Finetune:
     allow_different: bool = option(
         False, "Continue although random states are lost, so that dropout draws other numbers.")
     option: tuple[str, ...] = option_of(SwappedStudy, "option")
+    heads: Path | None = option_of(SwappedStudy, "heads")
+    keep: int | None = option_of(SwappedStudy, "keep")
 
     def run(self) -> list[dict]:
         """Load a model, swap its attention, train and save it; return its steps' records."""
@@ -86,9 +91,11 @@ class Finetune:
         check_launch()
         quiet()
         logging.getLogger("accelerate").setLevel(logging.ERROR)  # it warns about tied weights
-        options = given(self.attention, self.option, group=self.group, window=self.window)
+        attention, options = with_kept_heads(
+            self.attention, given(self.attention, self.option, group=self.group,
+                                  window=self.window), self.heads, self.keep)
         config, reading, out = self.config, self.reading, self.out
-        if (out / "config.json").exists():
+        if (out / "config.json").exists() or (out / CONFIG_FILE).exists():
             raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
         if self.allow_different and not self.resume:
             raise ValueError("allow-different: given without --resume; leave it out")
@@ -97,9 +104,9 @@ class Finetune:
                              "choose another folder")
         tasks = chosen_tasks(self.task, self.difficulty)
         torch.manual_seed(reading.seed)
-        model, tokenizer = load_pretrained(self.model)
+        model, tokenizer = load_pretrained(self.model, adapter=self.adapter)
         disable_attention_dropout(model)
-        swap_attention(model, self.attention, **options)
+        swap_attention(model, attention or self.attention, **options)
         corpus = load_corpus(self.text)
         mixture = mixture_for(reading, model, tokenizer, corpus, tasks)
         finetuner = Finetuner(model, mixture, config, out, tokenizer, self.context_parallel)

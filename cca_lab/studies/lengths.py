@@ -1,9 +1,11 @@
 """`cca-lab study lengths`: the loss by the length of the context, with every mechanism."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
@@ -15,11 +17,12 @@ from transformers import PreTrainedModel
 from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
 from cca_lab.mechanisms.caches import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
-from cca_lab.models.checkpoints import config_of, source_of
+from cca_lab.models.checkpoints import config_of, parts_of, source_of
 from cca_lab.models.evaluate import bootstrap_mean, window_starts
+from cca_lab.models.plugin import written_choice
 from cca_lab.reporting import command_line, device, machine, print_table
 from cca_lab.settings import LARGEST_WRITTEN, check_sizes, option
-from cca_lab.studies.study import Continued, Interval, ModelStudy, Report
+from cca_lab.studies.study import Continued, Interval, ModelStudy, Report, with_kept_heads
 
 FIRST = 256  # tokens of the first bucket; each next one is as long as all before it
 HIDDEN_AT_ONCE = 512  # rows of logits in memory at a time
@@ -48,6 +51,10 @@ class Lengths(Continued, ModelStudy):
                           most=LARGEST_WRITTEN)
     attention: tuple[str, ...] = option((), "Mechanism to swap in, untrained; repeatable.",
                                         shown="all")
+    swapped: tuple[str, ...] = option(
+        (), 'A mechanism with options of its own, under a name: sink={"name": "cca", "sinks": 1}; '
+            'with "heads" (a file) and "keep", kept heads beside it; repeatable.',
+        metavar="NAME=JSON")
     trained: tuple[str, ...] = option((), "A finetuned model to measure as well; repeatable.",
                                       metavar="NAME=FOLDER")
 
@@ -76,12 +83,14 @@ class Lengths(Continued, ModelStudy):
             ValueError: if a mechanism does not fit into the budget, or if there is no such folder.
         """
         cells: dict[str, Mechanism | str] = {}
-        names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
-                                             if name != "full" and not mechanism.training_only)]
+        names = self.attention or [
+            "full", *(name for name, mechanism in MECHANISMS.items() if name != "full"
+                      and not (mechanism.training_only or mechanism.of_one_model))]
         for name in names:
             class_of(name, "attention")
             cells[name] = fitted(self.loaded[0].config, name, self.entries, self.length) \
                 if fits(name) else mechanism_of(name, {})
+        cells |= dict(map(_named_mechanism, self.swapped))
         for words in self.trained:
             name, _, folder = words.partition("=")
             if not name or not folder:
@@ -90,7 +99,7 @@ class Lengths(Continued, ModelStudy):
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
                     f"model otherwise, such as {name}-finetuned")
-            rows = config_of(source_of(folder)).vocab_size
+            rows = config_of(source_of(parts_of(folder)[0])).vocab_size
             if rows <= int(self.ids.max()):
                 raise ValueError(f"trained: {folder} has a vocabulary of {rows} tokens, wanted "
                                  f"that of {self.model}; measure it by itself")
@@ -116,6 +125,27 @@ class Lengths(Continued, ModelStudy):
         print_table(
             f"{result['model']}: perplexity of the tokens from .. to, {result['windows']} windows",
             ["attention", *(f"{low}-{high}" for low, high in pairwise(result["buckets"]))], rows)
+
+
+def _named_mechanism(words: str) -> tuple[str, Mechanism]:
+    """Return the name and the mechanism of a NAME=JSON."""
+    name, _, text = words.partition("=")
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"swapped: got {words!r}, wanted NAME=JSON, such as "
+                         'sink={"name": "cca", "sinks": 1}') from error
+    if not name or not isinstance(options, dict) or "name" not in options:
+        raise ValueError(f"swapped: got {words!r}, wanted a name, and an object with the mechanism "
+                         'as "name"')
+    if name in MECHANISMS:
+        raise ValueError(f"swapped: got {name!r}, the name of a mechanism with its own options; "
+                         f"name it otherwise, such as {name}-large")
+    heads, keep = options.pop("heads", None), options.pop("keep", None)
+    attention = options.pop("name")
+    chosen, written = with_kept_heads(attention, written_choice(attention, options),
+                                      None if heads is None else Path(heads), keep)
+    return name, mechanism_of(str(chosen), written)
 
 
 def buckets(length: int) -> list[int]:

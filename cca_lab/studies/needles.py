@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from cca_lab.models.evaluate import answer_examples, check_tokenizer
 from cca_lab.models.inputs import check_length
+from cca_lab.models.training import autocast
 from cca_lab.reporting import command_line, device_name, machine, print_table
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.evaluate import Evaluate, answering
@@ -47,6 +48,8 @@ class Needles(SwappedStudy):
                          least=1, most=MOST_CELLS)
     samples: int = option(4, "Prompts for each depth and length.", least=1, most=MOST_SAMPLES)
     seed: int = option(0, "Random seed of the prompts.", least=0, most=2**31 - 1)
+    precision: str = option("float32", "float32, or bf16 (autocast), which some CPUs compute "
+                                       "faster.", choices=("float32", "bf16"))
     figure: Path | None = option(None, "PNG of the heat map to write.", output="file")
 
     def result(self) -> dict[str, Any]:
@@ -67,12 +70,14 @@ class Needles(SwappedStudy):
                                                 seed=self.seed, place=depth)
                  for length in lengths for depth in depths}
         start = time.perf_counter()
-        with answering(task.name, self.samples * len(cells)) as on_answer:
+        with answering(task.name, self.samples * len(cells)) as on_answer, \
+                autocast(self.precision, model.device):
             scores = {cell: answer_examples(model, tokenizer, examples, on_answer)
                       for cell, examples in cells.items()}
         return {"experiment": "needles", "command": command_line(), "model": self.name,
                 "attention": self.mechanism.name, "options": self.mechanism.options(),
                 "task": str(task), "samples": self.samples, "seed": self.seed,
+                "precision": self.precision,
                 "device": device_name(), "machine": machine(), "versions": versions(),
                 "seconds": round(time.perf_counter() - start, 1), "lengths": lengths,
                 "depths": depths,

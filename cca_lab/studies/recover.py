@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
+from cca_lab.mechanisms import CCA, MECHANISMS, class_of, mechanism_of
 from cca_lab.mechanisms.caches import fits, fitted
-from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.settings import LARGEST_WRITTEN, nested, option
 from cca_lab.studies.study import MOST_SEEDS, given, label, note_full
@@ -55,7 +54,7 @@ class Recover(Trials):
             class_of(name, "mechanism")
         settings = [("cca", {"group": group, "window": window, **options})
                     for group in self.group for window in self.window]
-        settings += [(name, self._as_large(name)) for name in self.mechanism]
+        settings += [(name, self._as_large(name, settings[0][1])) for name in self.mechanism]
         for name, chosen in settings:
             note_full(mechanism_of(name, chosen), self.evaluation.length)
         trials = {"full": Trial("full")} | {label(name, chosen): Trial(name, chosen)
@@ -71,10 +70,10 @@ class Recover(Trials):
                     *settings[0], replace(config, grow=0.0), replace(reading, **ALIGNED))
         return trials
 
-    def _as_large(self, name: str) -> dict[str, Any]:
-        """Return the options with which a mechanism keeps as many entries as CCA does."""
+    def _as_large(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options with which a mechanism keeps as many entries as CCA with `options`."""
         length = self.evaluation.length
-        kept = cache_tokens(length, self.group[0], self.window[0])
+        kept = CCA(**options).cache_entries(length)
         base = self.loaded[0].config
         return (fitted(base, name, kept, length) if fits(name) else MECHANISMS[name]()).options()
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.files import check_file, held, new_result
-from cca_lab.mechanisms import Mechanism
+from cca_lab.mechanisms import KeptHeads, Mechanism
+from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.plugin import written_choice
@@ -130,19 +131,22 @@ class Continued(Study):
 class ModelStudy(Study):
     """A study of one model on held-out text."""
 
-    model: str = option(REQUIRED, "Folder of a model, or its name on the Hugging Face hub.")
+    model: str = option(REQUIRED, "Folder of a model or an adapter, or a model's name on the "
+                                  "Hugging Face hub.")
+    adapter: str | None = option(None, "Folder of an adapter of this model, as a finetuning with "
+                                       "--strategy lora writes it.")
     text: str | None = option(None, "Text to read: a file, a folder, or hub:NAME for a data set.",
                               shown="Python's standard library")
 
     @property
     def name(self) -> str:
-        """The model's name: that of its folder."""
-        return Path(self.model).resolve().name
+        """The model's name: that of its folder, or of its adapter's."""
+        return Path(self.adapter or self.model).resolve().name
 
     @cached_property
     def loaded(self) -> tuple[PreTrainedModel, Any]:
         """The model with full attention, and its tokenizer."""
-        model, tokenizer = load_pretrained(self.model, "full")
+        model, tokenizer = load_pretrained(self.model, "full", adapter=self.adapter)
         model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
         return model, tokenizer
 
@@ -174,18 +178,24 @@ class SwappedStudy(ModelStudy):
                                    shown="the attention the model was saved with")
     group: int | None = option(None, "Tokens per group.", shown="the mechanism's default")
     window: int | None = option(None, "Local window, in tokens.", shown="the mechanism's default")
+    heads: Path | None = option(None, "File of `study retrieval`; its best KV heads attend in full,"
+                                      " the others with --attention.")
+    keep: int | None = option(None, "How many KV heads of the model attend in full.", least=0,
+                              shown="none")
     option: tuple[str, ...] = option((), "Option of the mechanism, such as gamma=0.2; repeatable.",
                                      metavar="NAME=VALUE")
 
     @cached_property
-    def options(self) -> dict[str, Any]:
-        """The options that are given, checked."""
-        return given(self.attention, self.option, group=self.group, window=self.window)
+    def choice(self) -> tuple[str | None, dict[str, Any]]:
+        """The mechanism's name and the options that are given, checked."""
+        options = given(self.attention, self.option, group=self.group, window=self.window)
+        return with_kept_heads(self.attention, options, self.heads, self.keep)
 
     @cached_property
     def loaded(self) -> tuple[PreTrainedModel, Any]:
         """The model under the mechanism, and its tokenizer."""
-        model, tokenizer = load_pretrained(self.model, self.attention, **self.options)
+        attention, options = self.choice
+        model, tokenizer = load_pretrained(self.model, attention, adapter=self.adapter, **options)
         model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
         return model, tokenizer
 
@@ -218,6 +228,47 @@ def given(attention: str | None, written: Sequence[str] = (), **named: Any) -> d
         raise ValueError(f"{next(iter(options))}: given without --attention; name the mechanism "
                          "too")
     return options if attention is None else written_choice(attention, options)
+
+
+def with_kept_heads(attention: str | None, options: dict[str, Any], heads: Path | None,
+                    keep: int | None) -> tuple[str | None, dict[str, Any]]:
+    """Return the name and the options of a mechanism beside kept heads, if there are any.
+
+    Args:
+        attention, options: the mechanism, as `given` returns its options.
+        heads: a file of `study retrieval`.
+        keep: how many heads to keep; the best by that file.
+    """
+    if (heads is None) != (keep is None):
+        raise ValueError("heads, keep: got one without the other, wanted both: the file of `study "
+                         "retrieval`, and how many of its KV heads to keep")
+    if heads is None or keep is None:
+        return attention, options
+    if attention is None:
+        raise ValueError("heads: given without --attention; name the other heads' mechanism too")
+    kept = {"kept": best_heads(ranked_heads(heads), keep), "others": {"name": attention, **options}}
+    return KeptHeads.name, written_choice(KeptHeads.name, kept)
+
+
+class Ranked(TypedDict):
+    """What is read in a file of `study retrieval`."""
+
+    best: str
+    scores: dict[str, list[list[float]]]
+
+
+def ranked_heads(path: Path) -> list[list[float]]:
+    """Return the best scores in a file of `study retrieval`, (layers, Hk)."""
+    advice = "write it with: cca-lab study retrieval"
+    if not path.is_file():
+        raise ValueError(f"heads: {path} is no file; {advice}")
+    content = read_json(path, "heads", advice)
+    matches(content, Ranked, f"heads: {path}", advice)
+    if content["best"] not in content["scores"]:
+        raise ValueError(f"heads: {path} names {content['best']!r} as its best score, wanted one "
+                         f"that it has; {advice}")
+    scores: list[list[float]] = content["scores"][content["best"]]
+    return scores
 
 
 def label(name: str, options: Mapping[str, Any]) -> str:

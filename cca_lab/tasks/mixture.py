@@ -181,9 +181,12 @@ class PackedExamples:
         while len(ids) < length:
             draw = random.Random(f"{seed} {len(ids)}")
             fitting = [size for size in self.lengths if size <= length - len(ids)]
-            (example,) = self.task.examples(
-                self.tokenizer, 1, length=draw.choice(fitting or self.lengths[-1:]),
-                seed=draw.getrandbits(32))
+            chosen, number = draw.choice(fitting or self.lengths[-1:]), draw.getrandbits(32)
+            try:
+                (example,) = self.task.examples(self.tokenizer, 1, length=chosen, seed=number)
+            except ValueError:  # this one has longer names than that of seed 0
+                (example,) = self.task.examples(self.tokenizer, 1, length=self.lengths[0],
+                                                seed=number)
             prompt = prompt_ids(self.tokenizer, example.prompt)
             answer = answer_ids(self.tokenizer, example.prompt, example.continuations[0])
             ids += [*prompt, *answer, *self.separator]

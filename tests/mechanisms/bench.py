@@ -263,14 +263,18 @@ def check_gradients(implementation: Implementation, options: dict, **sizes: int)
 # CCA does
 
 def check_window(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """The s nearest tokens are raw, and at most s + g - 1: cores are neither early nor late."""
+    """The s nearest tokens are raw, and at most s + g - 1: cores are neither early nor late.
+
+    As long as no core stands between, the sinks are raw tokens without a gap too.
+    """
     q, k, _ = inputs(**sizes)
-    group, window = options["group"], options["window"]
+    group, window, sinks = options["group"], options["window"], options.get("sinks", 0)
     held = count_tokens(read_matrix(implementation, torch.zeros_like(q), k, options))
     for i in range(q.shape[2]):
         raw = ((held[..., i, :] - 1).abs() < 1e-9).flip(-1)          # nearest first
         nearest = raw[..., q.shape[2] - 1 - i :].cumprod(-1).sum(-1)  # raw tokens without a gap
-        low, high = min(window, i + 1), min(window + group - 1, i + 1)
+        none_older = i + 1 < sinks + window + group
+        low, high = min(window, i + 1), i + 1 if none_older else window + group - 1
         assert ((low <= nearest) & (nearest <= high)).all(), (
             f"row {i} has {nearest.unique().tolist()} raw tokens, wanted {low} to {high}")
 
@@ -279,9 +283,10 @@ def check_pooling_weights(implementation: Implementation, options: dict, heads: 
                           kv_heads: int = 2, **sizes: int) -> None:
     """The weights inside a core are Eq. 2: softmax of the judge's logits, mean over its heads."""
     q, k, _ = inputs(heads=heads, kv_heads=kv_heads, **sizes)
-    group, keys = options["group"], k.repeat_interleave(heads // kv_heads, dim=1)
+    keys = k.repeat_interleave(heads // kv_heads, dim=1)
     for row, p, core in visible_cores_of(read_matrix(implementation, q, k, options), options):
-        members, judge = slice(p * group, p * group + group), p * group + group - 1
+        members = members_of(p, options)
+        judge = members.stop - 1
         logits = torch.einsum("bhd,bhtd->bht", q[:, :, judge],
                               keys[:, :, members]) * q.shape[-1] ** -0.5
         if not options.get("per_query_head"):
@@ -293,22 +298,29 @@ def check_pooling_weights(implementation: Implementation, options: dict, heads: 
 
 def visible_cores_of(matrix: Tensor, options: dict):
     """Yield (row, group, weights of its tokens (B, H, g)) for each visible core."""
-    group, window = options["group"], options["window"]
+    group, window, sinks = options["group"], options["window"], options.get("sinks", 0)
     for i in range(matrix.shape[-1]):
-        for p in range(max(0, i + 1 - window) // group):
-            yield i, p, matrix[..., i, p * group : p * group + group]
+        for p in range(max(0, i + 1 - sinks - window) // group):
+            yield i, p, matrix[..., i, members_of(p, options)]
+
+
+def members_of(p: int, options: dict) -> slice:
+    """The tokens of group p, counted from the first one behind the sinks."""
+    first = options.get("sinks", 0) + p * options["group"]
+    return slice(first, first + options["group"])
 
 
 def check_judge(implementation: Implementation, options: dict, **sizes: int) -> None:
     """Besides row t, the query of token t matters only if t ends its group."""
     q, k, v = inputs(**sizes)
     group, window, length = options["group"], options["window"], q.shape[2]
+    sinks = options.get("sinks", 0)
     before = implementation(q, k, v, **options)
     for t in range(length):
         edited = q.clone()
         edited[:, :, t] = -3 * q[:, :, t]
         changed = (implementation(edited, k, v, **options) - before).abs().amax((0, 1, 3)) > 0
-        is_judge = t % group == group - 1 and group > 1
+        is_judge = t >= sinks and (t - sinks) % group == group - 1 and group > 1
         wanted = [i == t or (is_judge and i + 1 - window >= t + 1) for i in range(length)]
         changed[t] = True  # the first row is its own only key, whatever its query
         assert changed.tolist() == wanted, (f"the query of token {t} moves rows "
@@ -338,7 +350,7 @@ def check_rope_middle(implementation: Implementation, options: dict, **sizes: in
     The matrix shows both sides: phi inside a core, and the core's logit against the row's own.
     """
     q0, k0, _ = inputs(**sizes)
-    group, scale = options["group"], q0.shape[-1] ** -0.5
+    scale = q0.shape[-1] ** -0.5
     tables = cos, sin = rope_tables(*q0.shape[-2:])
     q, k = rotate(q0, cos, sin), rotate(k0, cos, sin)
     matrix = read_matrix(implementation, q, k, {**options, "rotation": tables})
@@ -346,8 +358,9 @@ def check_rope_middle(implementation: Implementation, options: dict, **sizes: in
     k0, k = k0.repeat_interleave(repeat, 1), k.repeat_interleave(repeat, 1)
     for i, p, core in visible_cores_of(matrix, options):
         phi = core / core.sum(-1, keepdim=True)                               # (B, H, g)
-        pooled = (phi[..., None] * k0[:, :, p * group : p * group + group]).sum(2)  # (B, H, D)
-        middle = p * group + group // 2
+        members = members_of(p, options)
+        pooled = (phi[..., None] * k0[:, :, members]).sum(2)                  # (B, H, D)
+        middle = members.start + options["group"] // 2
         key = rotate(pooled, cos[middle], sin[middle])
         got = (core.sum(-1) / matrix[..., i, i]).log()
         wanted = scale * (q[:, :, i] * (key - k[:, :, i])).sum(-1)

@@ -14,6 +14,10 @@ OPTIONS = {
         {"group": 3, "window": 2, "per_query_head": True},
         {"group": 3, "window": 1, "pooling": "max"},
         {"group": 20, "window": 2},                               # no group is ever complete
+        {"group": 3, "window": 4, "sinks": 2},
+        {"group": 4, "window": 2, "sinks": 1},
+        {"group": 2, "window": 1, "sinks": 4, "per_query_head": True},
+        {"group": 3, "window": 2, "sinks": 20},                   # more sinks than tokens
     ],
     "dga": [
         {"group": 2, "gamma": 0.3},
@@ -83,15 +87,21 @@ OPTIONS = {
         {"local": 4, "global_tokens": 3, "limit": 1},
     ],
     "mean_pooling": [{"group": 3, "window": 4}, {"group": 4, "window": 2},
-                     {"group": 1, "window": 2}],
+                     {"group": 1, "window": 2}, {"group": 3, "window": 2, "sinks": 2}],
     "random_tokens": [
         {"group": 3, "window": 4},
         {"group": 4, "window": 2, "seed": 1},
         {"group": 1, "window": 2},
+        {"group": 3, "window": 2, "sinks": 2},
     ],
 }
+OPTIONS["kept_heads"] = [
+    {"kept": [[0]], "others": {"name": "cca", "group": 3, "window": 2}},
+    {"kept": [[]], "others": {"name": "cca", "group": 2, "window": 4, "sinks": 1}},
+    {"kept": [[0]], "others": {"name": "mean_pooling", "group": 4, "window": 2}},
+]
 # Mechanisms whose rows hold their whole past, raw or in groups; the others hold tokens raw.
-WHOLE_PAST = {"full", "cca", "dga", "mean_pooling"}
+WHOLE_PAST = {"full", "cca", "dga", "mean_pooling", "kept_heads"}
 
 COUNT, SIZE, SHARE = st.integers(0, 7), st.integers(1, 8), st.sampled_from([0.2, 0.5, 1.0])
 A_SHAPE = {"sinks": COUNT, "window": SIZE}
@@ -103,7 +113,7 @@ PATTERNS = st.one_of(*(st.fixed_dictionaries({"pattern": st.just(name), **option
                        for name, options in (("a_shape", A_SHAPE),
                                              ("vertical_slash", VERTICAL_SLASH),
                                              ("block_sparse", BLOCK_SPARSE))))
-GROUPS = {"group": st.integers(1, 5), "window": SIZE}
+GROUPS = {"group": st.integers(1, 5), "window": SIZE, "sinks": st.sampled_from([0, 0, 1, 3, 20])}
 # What `exact_when` is tried with: strategies for the options of each mechanism.
 DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "mean", "max"]),
                              "per_query_head": st.booleans()},
@@ -121,4 +131,6 @@ DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "m
          "streaming_llm": {"sinks": st.integers(1, 5), "recent": COUNT,
                            "positions": st.sampled_from(["original", "cache"])},
          "lm_infinite": {"local": SIZE, "global_tokens": COUNT}, "mean_pooling": GROUPS,
+         "kept_heads": {"kept": st.sampled_from([[[]], [[0]]]), "others": st.fixed_dictionaries(
+             {"name": st.just("cca"), **GROUPS})},
          "random_tokens": {**GROUPS, "seed": COUNT}}

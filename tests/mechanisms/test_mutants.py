@@ -12,6 +12,7 @@ from tests.mutants import cca as wrong_cca
 from tests.mutants import full as wrong_full
 
 G3S4, G4S2, G1S3 = ({"group": g, "window": s} for g, s in ((3, 4), (4, 2), (1, 3)))
+SINKS = {**G3S4, "sinks": 2}
 ROPE = {**G3S4, "rotation": bench.rope_tables(11, 4)}
 HELD, SUMS, LEAK = "times a token is held", "row sums", "edits after token"
 cca_loops, cca_effective = form(CCA, "loops"), form(CCA, "effective")
@@ -31,6 +32,10 @@ CCA_MUTANTS = [  # (mutant, the check that kills it, options, what the check say
     (wrong_cca.future_group_pooled, bench.check_causality, G4S2, LEAK),
     (wrong_cca.incomplete_group_pooled, bench.check_partition_of_unity, G3S4, HELD),
     (wrong_cca.padded_on_the_left, bench.check_right_padding, G3S4, "padded on the right"),
+    (wrong_cca.groups_from_token_zero, bench.check_partition_of_unity, SINKS, HELD),
+    (wrong_cca.sinks_dropped, bench.check_partition_of_unity, SINKS, "a past token has no weight"),
+    (wrong_cca.sinks_counted_in_the_row, bench.check_window, SINKS, "row 6 has .* wanted 4 to 7"),
+    (wrong_cca.sinks_counted_in_the_row, bench.check_causality, {**G4S2, "sinks": 3}, LEAK),
     (wrong_cca.first_query_judges, bench.check_judge, G3S4, "the query of token 0 moves rows"),
     (wrong_cca.unnormalised_phi, bench.check_partition_of_unity, G3S4, SUMS),
     (wrong_cca.unscaled_phi, bench.check_scale, G3S4, "scale against scaled queries"),
@@ -92,7 +97,8 @@ def test_effective_matrix_without_rotation_is_killed():
 
 
 @pytest.mark.parametrize("options", [G3S4, G4S2, {**G3S4, "per_query_head": True},
-                                     {**G3S4, "pooling": "mean"}], ids=label)
+                                     {**G3S4, "pooling": "mean"}, SINKS,
+                                     {**G4S2, "sinks": 1}], ids=label)
 def test_what_the_mutants_change_is_right(options):
     """`rows` with nothing changed is CCA attention: a mutant is wrong in one change only."""
     bench.check_same(wrong_cca.rows, options, cca_loops, heads=4, kv_heads=2, batch=2)

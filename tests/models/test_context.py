@@ -100,6 +100,8 @@ def refusals(group):
                "attention_mask": torch.ones(1, 5)}
     calls = {"no text was announced": lambda: model(input_ids=ids, use_cache=False),
              "wanted 'cca'": lambda: swap_attention(whole, "streaming_llm", context_parallel=group),
+             "sinks: got 4, wanted 0 over several processes":
+             lambda: swap_attention(whole, "cca", sinks=4, context_parallel=group),
              "wanted a process group": lambda: swap_attention(whole, "cca", context_parallel=2),
              "model: reads whole texts": lambda: local_inputs(whole, ids),
              "labels: got shape": lambda: local_inputs(model, ids, ids[:, 1:]),

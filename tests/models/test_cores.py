@@ -162,6 +162,11 @@ def test_another_attention_is_named():
             read(swap_attention(small.model(), name, **options))
 
 
+def test_sinks_are_named():
+    with pytest.raises(ValueError, match="sinks: got 2, wanted 0"):
+        read(sharp(sinks=2))
+
+
 def test_an_answer_in_the_window_is_named():
     """62 tokens hold seven documents and a question.
 

@@ -79,12 +79,20 @@ def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth
     assert (no_margin(times) == wanted) is not (0.95 <= share < 1)
 
 
-@pytest.mark.parametrize("has", [True, False])
-def test_matrix_units_are_what_torch_says(monkeypatch, has):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: not has)
-    assert matrix_units(CPU) is has and matrix_units(GPU) is not has and not matrix_units(
-        torch.device("mps"))
+def amx_alone(device):
+    """Mutant of `matrix_units`: AMX is Intel's, and AMD's CPUs multiply in bfloat16 too."""
+    return torch.cpu._is_amx_tile_supported()
+
+
+@pytest.mark.parametrize("amx, avx512, gpu", [(True, False, False), (False, True, False),
+                                              (False, False, True), (False, False, False)])
+def test_matrix_units_are_what_torch_says(monkeypatch, amx, avx512, gpu):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: gpu)
+    assert matrix_units(CPU) is (amx or avx512) and matrix_units(GPU) is gpu
+    assert not matrix_units(torch.device("mps"))
+    assert (amx_alone(CPU) is matrix_units(CPU)) is not avx512
 
 
 def test_nothing_is_timed_for_a_run_that_trains_nothing_or_was_told(monkeypatch):

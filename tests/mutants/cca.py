@@ -49,6 +49,18 @@ class Parts(Pooling):
         """First raw token of row i."""
         return g * max(0, (i + 1 - s) // g)
 
+    def row_behind(self, i: int, sinks: int) -> int:
+        """Row i in the text behind the sinks, whose groups and raw tokens it reads."""
+        return i - sinks
+
+    def border(self, sinks: int) -> int:
+        """The first token of group 0."""
+        return sinks
+
+    def kept_sinks(self, i: int, sinks: int) -> int:
+        """How many sinks row i reads."""
+        return min(i + 1, sinks)
+
     def judge_heads(self, heads: range) -> Sequence[int]:
         """The query heads of a KV head that weigh together."""
         return heads
@@ -56,7 +68,7 @@ class Parts(Pooling):
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: float | None = None,
          rotation: tuple[Tensor, Tensor] | None = None, per_query_head: bool = False,
-         pooling: str = "softmax", parts: Parts | None = None) -> Tensor:
+         pooling: str = "softmax", sinks: int = 0, parts: Parts | None = None) -> Tensor:
     """CCA attention from `parts`: each row makes its own cores and masks raw tokens; no "max"."""
     parts = parts or Parts()
     batch, heads, length, head_dim = q.shape
@@ -68,10 +80,12 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: flo
             judges = [h] if per_query_head else list(parts.judge_heads(range(first, first + share)))
             for i in range(length):
                 core_keys, core_values = [keys[:0]], [values[:0]]
-                for members in parts.groups(i, group, window):
-                    if members.stop > length:
+                row, border = parts.row_behind(i, sinks), parts.border(sinks)
+                for group_tokens in parts.groups(row, group, window):
+                    members = [border + token for token in group_tokens]
+                    if members[-1] >= length:
                         continue
-                    own = slice(members.start, members.stop)
+                    own = slice(members[0], members[-1] + 1)
                     logits = q[b, judges, parts.judge(members)] @ keys[own].T  # (heads, g)
                     phi = parts.phi(logits if pooling == "softmax" else torch.zeros_like(logits),
                                     scale)
@@ -83,7 +97,8 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: flo
                     core_keys.append(core_key[None])
                     core_values.append((phi @ values[own])[None])
                 token = torch.arange(length)
-                raw = (parts.raw_start(i, group, window) <= token) & (token <= i)
+                raw = (border + parts.raw_start(row, group, window) <= token) & (token <= i)
+                raw |= token < parts.kept_sinks(i, sinks)
                 visible = torch.cat([torch.ones(len(core_keys) - 1, dtype=torch.bool), raw])
                 weights = parts.weigh(torch.cat([*core_keys, keys]) @ q[b, h, i], visible, scale)
                 out[b, h, i] = weights @ torch.cat([*core_values, values])
@@ -188,6 +203,42 @@ def padded_on_the_left(q: Tensor, k: Tensor, v: Tensor, *, group: int, **options
     padding = -q.shape[2] % group
     q, k, v = (torch.nn.functional.pad(x, (0, 0, padding, 0)) for x in (q, k, v))
     return rows(q, k, v, group=group, **options)[:, :, padding:]
+
+
+# ---------------------------------------------------------------- sinks
+
+def groups_from_token_zero(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+    """Sinks beside groups that begin at token 0, as without them: sinks are counted twice."""
+    class Wrong(Parts):
+        def row_behind(self, i, sinks):
+            return i
+
+        def border(self, sinks):
+            return 0
+    return rows(q, k, v, parts=Wrong(), **options)
+
+
+def sinks_dropped(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+    """Groups begin behind the sinks, which the rows behind them do not read."""
+    class Wrong(Parts):
+        def kept_sinks(self, i, sinks):
+            return i + 1 if i < sinks else 0
+    return rows(q, k, v, parts=Wrong(), **options)
+
+
+def sinks_counted_in_the_row(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+    """n(i) as without sinks, of groups behind them: cores are seen S tokens early."""
+    class Wrong(Parts):
+        def row_behind(self, i, sinks):
+            return i
+    return rows(q, k, v, parts=Wrong(), **options)
+
+
+def evict_the_sinks(state, count: int) -> None:
+    """CCAState._evict of the oldest tokens, as without sinks: killed by test_chunks_with_sinks."""
+    if count:
+        state.raw_key, state.raw_value = (x[:, :, count:].clone()
+                                          for x in (state.raw_key, state.raw_value))
 
 
 # ---------------------------------------------------------------- how a core is made

@@ -71,6 +71,16 @@ SLIPS = {
         "CCA's pairs", f"{INDICES}cca_pairs", "a * (b + 1)", "a * b"),
     "a row that sees its successor": Slip("intervals of CCA are accepted", f"{INDICES}cca_columns",
                                           "raw + row + 1)", "raw + row + 2)"),
+    "a sink that counts as the first token of a group": Slip(
+        "CCA behind sinks", f"{INDICES}behind_sinks", "tokens - sinks,", "tokens - sinks + 1,"),
+    "groups that begin at token 0, so that sinks are read twice": Slip(
+        "CCA behind sinks", f"{INDICES}cca_sink_columns", "behind_sinks(row + 1, sinks) - 1,",
+        "row,"),
+    "a sink that does not see itself": Slip(
+        "CCA behind sinks", f"{INDICES}cca_sink_columns", "minimum(row + 1,", "minimum(row,"),
+    "cores that stand where the sinks are": Slip(
+        "intervals of CCA behind sinks are accepted", f"{INDICES}cca_sink_columns",
+        "(held + cores[0], held + cores[1])", "(cores[0], cores[1])"),
     "a check that refuses empty intervals": Slip(
         "intervals of CCA are accepted", f"{INTERVALS}is_reversed", "start > end", "start >= end"),
     "a check that refuses the last column": Slip(
@@ -210,8 +220,8 @@ STATES = "cca_lab.mechanisms."
 # Of a cache's tensors, which follow the integers: text in chunks must not equal the whole.
 TENSOR_SLIPS = {
     "values evicted otherwise than keys": Slip(
-        "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, 0, count)",
-        "self.raw_value, 0, count + 1)"),
+        "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, self.sinks, end)",
+        "self.raw_value, self.sinks, end + 1)"),
     "tables of the wrong tokens": Slip(
         "cca", f"{STATES}cca.cache.CCAState._close_groups", "slice(count, None)",
         "slice(count - 1, None)"),

@@ -18,6 +18,7 @@ from cca_lab.models.finetune import Finetuner
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.studies import sweep as sweeping
 from cca_lab.studies.finetune import mixture_for, run_with_progress
+from cca_lab.studies.recover import Recover
 from cca_lab.studies.study import label
 from cca_lab.studies.summary import Spread, Summary, spoken, summaries
 from cca_lab.studies.sweep import SweepRecipe
@@ -323,6 +324,20 @@ def test_a_label_is_short():
     assert label("cca", CCA) == "cca group=4 window=8"
     assert label("dga", {"group": 16, "gamma": 1 / 3}) == "dga group=16 gamma=0.333"
     assert label("cca", {**CCA, "pooling": "mean"}) == "cca group=4 window=8 pooling=mean"
+
+
+# ---------------------------------------------------------------- recovery
+
+def test_another_mechanism_keeps_as_many_entries_as_cca_with_its_sinks(home, tmp_path):
+    kept = []
+    for sinks in (0, 6):
+        study = new_study(home, tmp_path / "recovery", Recover, group=(4,), window=(8,), seeds=1,
+                          option=(f"sinks={sinks}",), mechanism=("streaming_llm",))
+        entries = {trial.attention: mechanism_of(trial.attention, trial.options).cache_entries(
+            study.evaluation.length) for trial in study.trials().values() if trial.options}
+        assert entries["streaming_llm"] == entries["cca"]
+        kept.append(entries["cca"])
+    assert kept[1] > kept[0]
 
 
 # ---------------------------------------------------------------- the sweep

@@ -273,8 +273,8 @@ class MechanismCache(Cache, Generic[M]):
                              f"{self.mechanism.name!r} for a {type(self).__name__}; call "
                              f"swap_attention(model, {self.mechanism.name!r}) first")
         self.attention, self.config = attention, config
-        new_state = partial(type(self).state, self.attention)
-        super().__init__(layers=[StateLayer(new_state) for _ in range(config.num_hidden_layers)])
+        super().__init__(layers=[StateLayer(partial(type(self).state, attention.at_layer(layer)))
+                                 for layer in range(config.num_hidden_layers)])
 
     def check_config(self, config: PreTrainedConfig) -> None:
         """Raise ValueError for the config of a model of other sizes than this cache was made for.

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from cca_lab.mechanisms.base import Call
 from cca_lab.mechanisms.cca.groups import intervals
-from cca_lab.mechanisms.cca.mechanism import CCA, Grouped
+from cca_lab.mechanisms.cca.mechanism import CCA, Grouped, in_columns
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.indices import core_count
+from cca_lab.mechanisms.indices import behind_sinks, core_count
 from cca_lab.mechanisms.tokens import attend_loops
 from cca_lab.settings import check_integers
 
@@ -49,7 +49,8 @@ class RandomTokens(Grouped):
     raw tokens [g n(i), i]. The draw of a group depends on `seed` alone, not on the text, the batch,
     the head or the length: every row sees its past only, and a prompt read at once or token by
     token gives the same result. One draw from each group keeps the subset fixed as the text grows
-    and evenly spread over it. Keys keep their positions. There is no paper.
+    and evenly spread over it. Keys keep their positions. Sinks are those of CCA-Attention. There is
+    no paper.
 
     Attributes:
         seed: of the random draws, 0 or more.
@@ -68,25 +69,30 @@ class RandomTokens(Grouped):
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Attend to one token of each older group and to raw nearby tokens: the specification."""
-        kept = kept_tokens(q.shape[2] // self.group, self.group, self.seed)
+        g, s, first = self.group, self.window, self.sinks  # group 0 begins at token `first`
+        kept = [first + token for token in kept_tokens((q.shape[2] - first) // g, g, self.seed)]
 
         def seen(b: int, h: int, i: int) -> list[int]:
-            n = max(0, (i + 1 - self.window) // self.group)  # groups older than the window
-            return kept[:n] + list(range(self.group * n, i + 1))
+            n = max(0, (i + 1 - first - s) // g)  # groups older than the window
+            return [*range(min(i + 1, first)), *kept[:n], *range(first + g * n, i + 1)]
 
         return attend_loops(q, k, v, seen, call.scale)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: C kept tokens, then all raw ones, with CCA-Attention's intervals."""
-        length = q.shape[2]
-        kept = kept_tokens(core_count(length, self.group, self.window), self.group, self.seed)
-        keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
+        """Return one part: C kept tokens, then all raw ones, with CCA-Attention's intervals.
+
+        Sinks stand before the kept tokens.
+        """
+        length, first = q.shape[2], self.sinks
+        count = core_count(behind_sinks(length, first), self.group, self.window)
+        kept = [first + token for token in kept_tokens(count, self.group, self.seed)]
+        keys, values = (in_columns(x, x[:, :, kept], first) for x in (k, v))
 
         def pooling() -> Tensor:
-            tokens = torch.eye(length, dtype=q.dtype, device=q.device)
-            return torch.cat([tokens[kept], tokens])[None, None]
+            tokens = torch.eye(length, dtype=q.dtype, device=q.device)[None, None]
+            return in_columns(tokens, tokens[:, :, kept], first)
 
-        visible = intervals(length, self.group, self.window, q.device)
+        visible = intervals(length, self.group, self.window, q.device, first)
         return [Columns(q, keys, values, visible, pooling)]
 
 

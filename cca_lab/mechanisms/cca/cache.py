@@ -2,12 +2,12 @@
 
 n(i) = max(0, floor((i + 1 - s) / g)) cores are visible to row i, so after t tokens the next row
 needs raw tokens from g n(t) on, at most s + g - 2 of them. A group is pooled when its last token
-arrives: that token's query, which pools it (Eq. 2), need not be stored.
+arrives: that token's query, which pools it (Eq. 2), need not be stored. Sinks are stored raw, and
+all of the above is of the tokens behind them.
 """
 
 from functools import lru_cache
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -29,7 +29,8 @@ from cca_lab.mechanisms.caching.state import (
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
 from cca_lab.mechanisms.cca.groups import chunk_intervals
-from cca_lab.mechanisms.indices import CCAStep, first_raw
+from cca_lab.mechanisms.cca.mechanism import Grouped, in_columns
+from cca_lab.mechanisms.indices import CCAStep, behind_sinks, first_raw
 
 cca_step = lru_cache(maxsize=8)(indices.cca_step)  # the same in all layers of a model
 
@@ -38,18 +39,24 @@ class CCAState(Stored):
     """Cores and raw tokens of one layer, for rows with the same group borders.
 
     Attributes:
-        seen: tokens read so far.
-        core_key, core_value: (B, Hc, floor(seen / g), D); Hc is Hk, or H with `per_query_head`.
-        raw_key, raw_value: (B, Hk, R, D), the raw tokens from g n(seen) on.
-        rotation: cos and sin of the open group's tokens, (1, seen mod g, D) each, or None.
+        seen: tokens read so far; t of them, max(0, seen - S), are behind the sinks.
+        core_key, core_value: (B, Hc, floor(t / g), D); Hc is Hk, or H with `per_query_head`.
+        raw_key, raw_value: (B, Hk, R, D), the min(S, seen) sinks, and the raw tokens behind them
+            from g n(t) on.
+        rotation: cos and sin of the open group's tokens, (1, t mod g, D) each, or None.
     """
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
     stored = ("core_key", "core_value", "raw_key", "raw_value")
 
     def __init__(self, mechanism: CCA) -> None:
-        self.group, self.window, self.backend = mechanism.group, mechanism.window, mechanism.backend
         self.weights, self.per_query_head = mechanism.pooling, mechanism.per_query_head
+        self.take(mechanism)
+
+    def take(self, mechanism: Grouped) -> None:
+        """Take the options of groups, and begin with the empty state."""
+        self.group, self.window, self.backend = mechanism.group, mechanism.window, mechanism.backend
+        self.sinks = mechanism.sinks
         self.forget()
 
     def forget(self) -> None:
@@ -67,8 +74,11 @@ class CCAState(Stored):
             self.raw_key, self.raw_value = none_of(key), none_of(value)
         self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
         self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
-        change = cca_step(start, stop, self.group, self.window)
-        self._close_groups(query, rotation, change, scale)
+        first, last = behind_sinks(start, self.sinks), behind_sinks(stop, self.sinks)
+        change = cca_step(first, last, self.group, self.window)
+        grouped = slice(key.shape[-2] - (last - first), None)  # tokens of the chunk, behind sinks
+        self._close_groups(query[:, :, grouped],
+                           rotation and of_rows(rotation, slice(0, 1), grouped), change, scale)
         output = self._attend(query, start, stop, change.cores, scale)
         self._evict(change.dropped)
         self.seen = stop
@@ -76,12 +86,14 @@ class CCAState(Stored):
 
     def _close_groups(self, query: Tensor, rotation: Rotation | None, change: CCAStep,
                       scale: float) -> None:
-        """Pool the groups whose last token is in the chunk."""
-        members = slice(*change.members)
+        """Pool the groups whose last token is in the chunk; query and tables of those behind sinks.
+
+        All batch rows re-rotate by the same angle, so the tables are those of one.
+        """
+        members = slice(*(self.sinks + member for member in change.members))
         count = members.stop - members.start
-        # all batch rows re-rotate by the same angle, so the tables of one are enough
         if rotation is not None:
-            rotation = append_tables(self.rotation, of_rows(rotation, slice(0, 1)))
+            rotation = append_tables(self.rotation, rotation)
             self.rotation = append_tables(None, at(rotation, slice(count, None)))
         if not count:
             return
@@ -98,30 +110,31 @@ class CCAState(Stored):
         self.core_value = self.buffers.append("core_value", self.core_value, core_value)
 
     def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
-        """Attend to the visible cores and the raw tokens after them, in one softmax."""
+        """Attend to sinks, visible cores and the raw tokens after them, in one softmax."""
         key, value = self.raw_key, self.raw_value
-        if cores and stop == start + 1:
+        if cores and stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
             visible = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
             return attend_row(query, [visible, (key, value)], scale=scale, backend=self.backend)
         if cores:
             heads = self.core_key.shape[1]  # H with one core per query head, else Hk
-            key = torch.cat([self.core_key[:, :, :cores], expand_heads(key, heads)], dim=2)
-            value = torch.cat([self.core_value[:, :, :cores], expand_heads(value, heads)], dim=2)
-        intervals = chunk_intervals(start, stop, self.group, self.window)
+            key, value = (in_columns(expand_heads(raw, heads), core[:, :, :cores], self.sinks)
+                          for raw, core in ((key, self.core_key), (value, self.core_value)))
+        intervals = chunk_intervals(start, stop, self.group, self.window, self.sinks)
         return interval_attention(query, key, value, intervals, scale=scale, backend=self.backend)
 
     def _evict(self, count: int) -> None:
-        """Drop the raw tokens that no later row reads."""
+        """Drop the raw tokens that no later row reads, those right behind the sinks."""
         if count:
-            self.raw_key = self.buffers.drop("raw_key", self.raw_key, 0, count)
-            self.raw_value = self.buffers.drop("raw_value", self.raw_value, 0, count)
+            end = self.sinks + count
+            self.raw_key = self.buffers.drop("raw_key", self.raw_key, self.sinks, end)
+            self.raw_value = self.buffers.drop("raw_value", self.raw_value, self.sinks, end)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens."""
-        self.seen = length
+        self.seen, behind = length, behind_sinks(length, self.sinks)
         cores = draw.of(heads) if self.per_query_head else draw
-        self.core_key, self.core_value = (cores(length // self.group) for _ in range(2))
-        self.raw_key, self.raw_value = (draw(length - first_raw(length, self.group, self.window))
+        self.core_key, self.core_value = (cores(behind // self.group) for _ in range(2))
+        self.raw_key, self.raw_value = (draw(length - first_raw(behind, self.group, self.window))
                                         for _ in range(2))
 
 
@@ -129,9 +142,10 @@ class CCACache(MechanismCache[CCA]):
     """The cache for CCA-Attention: `model.generate(ids, past_key_values=CCACache(model))`.
 
     It stores floor(t / g) core tokens and at most s + g - 2 raw tokens per layer after t
-    tokens, O(L / g + s), where a full cache stores t. Decoding with it gives what a
-    forward over the whole text gives. Beam search and prefill in chunks of any size work. Rows of
-    different length must be padded on the left; they are then computed row by row, which is slower.
+    tokens, O(L / g + s), where a full cache stores t; with sinks S more, t being the tokens behind
+    them. Decoding with it gives what a forward over the whole text gives. Beam search and prefill
+    in chunks of any size work. Rows of different length must be padded on the left; they are then
+    computed row by row, which is slower.
     """
 
     mechanism: type[CCA] = CCA
@@ -144,12 +158,14 @@ class CCACache(MechanismCache[CCA]):
             2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary]
 
         numbers in all, n(t) = max(0, floor((t + 1 - s) / g)), Hc being Hk, or H with one core per
-        query head. Differs from the paper, which counts O(L/g + s) (Section 3.6): cores that are
-        not visible yet, and these tables, are counted too.
+        query head, and 2 B D Hk more for each sink that was read, t being the tokens behind them.
+        Differs from the paper, which counts O(L/g + s) (Section 3.6): cores that are not visible
+        yet, and these tables, are counted too.
         """
+        behind = behind_sinks(length, mechanism.sinks)
         further = sizes.heads / sizes.kv_heads - 1 if mechanism.per_query_head else 0
-        return int(further * sizes.entries(length // mechanism.group)) + sizes.tables(
-            length % mechanism.group)
+        return int(further * sizes.entries(behind // mechanism.group)) + sizes.tables(
+            behind % mechanism.group)
 
 
 class MeanPoolingCache(CCACache):
@@ -164,9 +180,8 @@ class RandomTokensState(CCAState):
     per_query_head = False
 
     def __init__(self, mechanism: RandomTokens) -> None:
-        self.group, self.window, self.backend = mechanism.group, mechanism.window, mechanism.backend
         self.seed = mechanism.seed
-        self.forget()
+        self.take(mechanism)
 
     def _close_groups(self, query: Tensor, rotation: Rotation | None, change: CCAStep,
                       scale: float) -> None:
@@ -174,8 +189,9 @@ class RandomTokensState(CCAState):
         closed = slice(*change.groups)
         kept = kept_tokens(closed.stop, self.group, self.seed)[closed]
         if kept:
-            first = closed.start * self.group - change.members[0]  # of the stored raw tokens
-            entries = [token - first for token in kept]
+            # of the stored raw tokens behind the sinks
+            first = closed.start * self.group - change.members[0]
+            entries = [self.sinks + token - first for token in kept]
             self.core_key = self.buffers.append("core_key", self.core_key, self.raw_key[:, :,
                                                                                         entries])
             self.core_value = self.buffers.append("core_value", self.core_value,

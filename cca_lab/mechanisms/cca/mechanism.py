@@ -12,7 +12,15 @@ pools it:
 
 so each row reads every token of its past exactly once: raw, or inside one core.
 
+With `sinks` S > 0 the first S tokens stay raw for every row, and groups begin behind them: row i
+reads the raw tokens [0, min(i + 1, S)) and, for i >= S, what the above reads of the text [S, L):
+groups of the tokens [S + pg, S + pg + g), n(i) = max(0, floor((i + 1 - S - s) / g)), and the raw
+tokens [S + g n(i), i].
+
 Differs from the paper:
+  * It has no sinks; 0 is the default. Heads send the weight that they have no use for to the first
+    tokens (the attention sinks of Xiao et al., "Efficient Streaming Language Models with Attention
+    Sinks", ICLR 2024), and a core mixes these with g - 1 others.
   * The raw tokens start at g n(i). Eq. 4 and Algorithm 1 line 11 print k = i-s-((i-s) mod g), one
     token earlier, which would read that token twice. The text (Section 3.3, Appendix A) agrees with
     g n(i).
@@ -32,15 +40,16 @@ from typing import Any, ClassVar, Self, Unpack
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from cca_lab.attention import pool_groups, pooling_matrix
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.pooling import pooling_backend
-from cca_lab.attention.rotary import rotate, unrotate
+from cca_lab.attention.rotary import at, rotate, unrotate
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.cca.groups import intervals
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.indices import cca_entries, cca_is_full, core_count
+from cca_lab.mechanisms.indices import behind_sinks, cca_entries, cca_is_full, core_count
 from cca_lab.settings import check_integers
 
 POOLINGS = ("softmax", "mean", "max")
@@ -81,22 +90,27 @@ class Grouped(Mechanism):
     Attributes:
         group: g, tokens in a group.
         window: s, the local window: the nearest tokens, a row's own included, that stay raw.
+        sinks: S, the first tokens of the text, which stay raw for every row: groups begin behind
+            them. 0 in the paper.
     """
 
     group: int = 16
     window: int = 64
+    sinks: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integers(1, group=self.group, window=self.window)
+        check_integers(0, sinks=self.sinks)
 
     def exact_when(self, length: int) -> bool:
         """Return True if no row has an older group (Section 3.2), or if a group is one token."""
-        return cca_is_full(length, self.group, self.window)
+        return cca_is_full(behind_sinks(length, self.sinks), self.group, self.window)
 
     def cache_entries(self, length: int) -> int:
-        """Return the number of closed groups plus raw tokens of the next row, see `indices`."""
-        return cca_entries(length, self.group, self.window)
+        """Return the number of sinks, closed groups and raw tokens of the next row."""
+        behind = behind_sinks(length, self.sinks)
+        return length - behind + cca_entries(behind, self.group, self.window)
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self:
@@ -137,7 +151,7 @@ class CCA(Grouped):
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute CCA-Attention line by line (Algorithm 1): the specification."""
         scale, rotation = call.scale, call.rotation
-        g, s = self.group, self.window
+        g, s, first = self.group, self.window, self.sinks  # group 0 begins at token `first`
         batch, heads, length, head_dim = q.shape
         queries_per_key = heads // k.shape[1]
         out = q.new_zeros(q.shape)
@@ -145,47 +159,60 @@ class CCA(Grouped):
             for h in range(heads):
                 kv = h // queries_per_key  # the KV head that query head h reads
                 keys, values = k[b, kv], v[b, kv]               # (L, D)
-                first = kv * queries_per_key
-                pooling_q = q[b, h:h + 1] if self.per_query_head else q[b, first:first
-                                                                        + queries_per_key]
-                tables = None if rotation is None else [t.expand(batch, length, head_dim)[b]
-                                                        for t in rotation]
-                core_keys, core_values = cores(pooling_q, keys, values, g, scale, tables,
-                                               self.pooling)  # lines 1-7
+                judges = slice(h, h + 1) if self.per_query_head else \
+                    slice(kv * queries_per_key, (kv + 1) * queries_per_key)
+                tables = None if rotation is None else [
+                    t.expand(batch, length, head_dim)[b, first:] for t in rotation]
+                core_keys, core_values = cores(q[b, judges, first:], keys[first:], values[first:],
+                                               g, scale, tables, self.pooling)  # lines 1-7
                 for i in range(length):                         # line 9
-                    j = max(0, (i + 1 - s) // g)                # line 10: how many cores row i sees
-                    raw = slice(g * j, i + 1)  # line 11: the tokens after these groups
-                    row_keys = torch.cat([core_keys[:j], keys[raw]])        # (j + raw tokens, D)
-                    row_values = torch.cat([core_values[:j], values[raw]])
+                    j = max(0, (i + 1 - first - s) // g)        # line 10: how many cores row i sees
+                    sinks = slice(min(i + 1, first))            # none in the paper
+                    raw = slice(first + g * j, i + 1)  # line 11: the tokens after these groups
+                    # (sinks + j + raw tokens, D)
+                    row_keys = torch.cat([keys[sinks], core_keys[:j], keys[raw]])
+                    row_values = torch.cat([values[sinks], core_values[:j], values[raw]])
                     weights = torch.softmax(scale * (row_keys @ q[b, h, i]), dim=0)
                     out[b, h, i] = weights @ row_values         # line 12
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: C cores that some row sees, then raw tokens, (B, Hk or H, C + L, D)."""
+        """Return one part: C cores that some row sees, then raw tokens, (B, Hk or H, C + L, D).
+
+        Sinks stand before the cores.
+        """
         length, heads = q.shape[2], q.shape[1]
-        count = core_count(length, self.group, self.window)
+        count = core_count(behind_sinks(length, self.sinks), self.group, self.window)
+        rotation = call.rotation and at(call.rotation, slice(self.sinks, None))
         backend = pooling_backend(self.backend, weights=self.pooling,
                                   per_query_head=self.per_query_head, count=count)
-        core_k, core_v = pool_groups(q, k, v, self.group, count=count, weights=self.pooling,
-                                     per_query_head=self.per_query_head, scale=call.scale,
-                                     rotation=call.rotation, backend=backend)
+        queries, keys, values = (without_sinks(x, self.sinks) for x in (q, k, v))
+        core_k, core_v = pool_groups(queries, keys, values, self.group, count=count,
+                                     weights=self.pooling, per_query_head=self.per_query_head,
+                                     scale=call.scale, rotation=rotation, backend=backend)
         raw_k, raw_v = (expand_heads(x, heads) for x in (k, v)) if self.per_query_head else (k, v)
-        keys, values = torch.cat([core_k, raw_k], dim=2), torch.cat([core_v, raw_v], dim=2)
-        return [Columns(q, keys, values, intervals(length, self.group, self.window, q.device),
-                        partial(self.pooling_weights, q, k, call.scale))]
+        keys, values = (in_columns(raw, cores, self.sinks)
+                        for raw, cores in ((raw_k, core_k), (raw_v, core_v)))
+        visible = intervals(length, self.group, self.window, q.device, self.sinks)
+        return [Columns(q, keys, values, visible, partial(self.pooling_weights, q, k, call.scale))]
 
     def pooling_weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens."""
+        """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens.
+
+        Sinks stand before the cores.
+        """
         length = q.shape[2]
+        behind = behind_sinks(length, self.sinks)
+        queries, keys = (without_sinks(x, self.sinks) for x in (q, k))
         _, _, phi = pool_groups(
-            q, k, k, self.group, scale=scale, per_query_head=self.per_query_head,
+            queries, keys, keys, self.group, scale=scale, per_query_head=self.per_query_head,
             weights="mean" if self.pooling == "max" else self.pooling,
-            count=core_count(length, self.group, self.window), return_phi=True, backend="torch")
+            count=core_count(behind, self.group, self.window), return_phi=True, backend="torch")
         assert phi is not None  # only a maximum has no weights
+        pooled = pad(pooling_matrix(phi, behind), (length - behind, 0))  # no core holds a sink
         raw = torch.eye(length, dtype=phi.dtype,
                         device=phi.device).expand(*phi.shape[:2], length, length)
-        return torch.cat([pooling_matrix(phi, length), raw], dim=2)
+        return in_columns(raw, pooled, self.sinks)
 
     def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
                   **keywords: Unpack[Keywords]) -> Tensor:
@@ -194,6 +221,17 @@ class CCA(Grouped):
             raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values "
                              "is no weighted mean, so no effective matrix exists")
         return super().effective(q, k, v, **keywords)
+
+
+def without_sinks(x: Tensor, sinks: int) -> Tensor:
+    """Return the tokens of x (B, H, L, D) behind the sinks, all of them if there are none."""
+    return x[:, :, sinks:] if sinks else x
+
+
+def in_columns(raw: Tensor, pooled: Tensor, sinks: int) -> Tensor:
+    """Put what is pooled, (B, H, C, D), behind the sinks of raw tokens (B, H, L, D)."""
+    parts = [raw[:, :, :sinks], pooled, raw[:, :, sinks:]] if sinks else [pooled, raw]
+    return torch.cat(parts, dim=2)
 
 
 def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,

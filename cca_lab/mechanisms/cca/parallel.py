@@ -108,7 +108,7 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
     so are the gradients.
 
     Args:
-        mechanism: its group size, local window, pooling and backend are used.
+        mechanism: its group size, local window, pooling and backend are used. No sinks.
         q: queries of this process's tokens, (B, H, T, D), T = `shards.tokens(rank)`; T may be 0.
         k, v: keys and values of these tokens, (B, Hk, T, D).
         shards: which tokens are where; the same in all processes.
@@ -194,6 +194,7 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
     if not isinstance(mechanism, CCA):
         raise ValueError(f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores "
                          "are known to be few enough to send to everybody")
+    refuse_sinks(mechanism)
     if not isinstance(shards, Shards) or not isinstance(group, ProcessGroup):
         raise ValueError(f"shards, group: got {type(shards).__name__} and {type(group).__name__}, "
                          "wanted Shards and a ProcessGroup of torch.distributed")
@@ -209,6 +210,13 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
     if q.shape[2]:
         check_qkv(q, k, v)
     return rank
+
+
+def refuse_sinks(mechanism: CCA) -> None:
+    """Raise ValueError for sinks: the plan of what travels has groups from token 0 on."""
+    if mechanism.sinks:
+        raise ValueError(f"sinks: got {mechanism.sinks}, wanted 0 over several processes; no "
+                         "process sends the others its sinks, so take them out or use one process")
 
 
 @dataclass(frozen=True)

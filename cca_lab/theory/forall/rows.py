@@ -168,6 +168,31 @@ def grows(length, g, s) -> Truth:
     return after == before + (n - first) + (end - start)
 
 
+SINK_ROW = *names("cca_sink_columns", "behind_sinks"), *ROW
+
+
+@theorem("CCA behind sinks", *SINK_ROW,
+         by_hand="the columns [sinks ; cores ; raw tokens behind the sinks] of a text or a chunk; "
+                 "that a cache behind its sinks is that of a text without any, as "
+                 "`CCAState.step` calls `cca_step`")
+def cca_behind_sinks(start, stop, g, s, S, i, t):
+    """with S first tokens that stay raw, each row of a text, or of a chunk in a cache, reads each
+    token of its past once, as a sink, in a core of tokens behind the sinks, or raw, and no later
+    token.
+    """
+    positive(g, s)
+    assume(S >= 0, 0 <= start, start <= i, i < stop, 0 <= t, t < stop)
+    sinks, cores, raw = indices.cca_sink_columns(i, start, stop, g, s, S)
+    last = number(indices.behind_sinks(stop, S))
+    held, first = stop - last, indices.first_raw(indices.behind_sinks(start, S), g, s)
+    behind = held + indices.core_count(last, g, s) - first  # the column of token S, dropped or not
+    return {"sinks": (t < S).implies(within(t, sinks).iff(t <= i)),
+            "no other token is a sink": (t >= S).implies(~within(t, sinks)),
+            **read_once(t <= i, [within(t, sinks),
+                                 (t >= S) & within(held + (t - S) // g, cores),
+                                 (t >= S) & within(behind + t - S, raw)])}
+
+
 # -------------------------------------------- DeepSeek-V4: a window beside entries of closed groups
 
 
@@ -234,6 +259,17 @@ def cca_check_chunk(start, stop, g, s, i):
     assume(0 <= start, start <= i, i < stop)
     columns = indices.core_count(stop, g, s) + stop - indices.first_raw(start, g, s)
     return accepted(lambda row: cca_row(row, stop, g, s, start), i, stop, columns)
+
+
+@theorem("intervals of CCA behind sinks are accepted", *CHECKS, *SINK_ROW)
+def cca_sinks_check(start, stop, g, s, S, i):
+    """the lab's check never refuses them, nor a chunk's."""
+    positive(g, s)
+    assume(S >= 0, 0 <= start, start <= i, i < stop)
+    first, last = (number(indices.behind_sinks(end, S)) for end in (start, stop))
+    columns = stop - indices.first_raw(first, g, s) + indices.core_count(last, g, s)
+    return accepted(lambda row: indices.cca_sink_columns(row, start, stop, g, s, S), i, stop,
+                    columns)
 
 
 CAUSAL = "cca_lab.attention.intervals.causal_end"

@@ -16,12 +16,13 @@ from cca_lab.attention.arguments import check_qkv
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import DGA, Full, Mechanism
+from cca_lab.mechanisms.cca.mechanism import Grouped
 from cca_lab.mechanisms.columns import Columns, effective, logits, represented
 from cca_lab.views.explorer.state import Column, Numbers, Row
 
 # The option with the number of first tokens that stay visible.
 FIRST = {"streaming_llm": "sinks", "a_shape": "sinks", "lm_infinite": "global_tokens"}
-# What stands before the raw tokens.
+# What stands before the raw tokens, behind sinks if there are any.
 BEFORE_RAW = {"cca": "core", "mean_pooling": "core", "random_tokens": "kept", "lococo": "slot"}
 
 
@@ -211,7 +212,9 @@ def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) 
     elif isinstance(mechanism, DGA):
         names = _divided(mechanism, selection, count)
     elif mechanism.name in BEFORE_RAW:
-        names = [BEFORE_RAW[mechanism.name]] * (count - length) + ["raw"] * length
+        sinks = min(mechanism.sinks, length) if isinstance(mechanism, Grouped) else 0
+        names = ["sink"] * sinks + [BEFORE_RAW[mechanism.name]] * (count - length)
+        names += ["raw"] * (length - sinks)
     else:
         several = ((near.pooling() != 0).sum(-1) > 1).flatten(0, 1).any(0)
         names = ["core" if pooled else "raw" for pooled in several.tolist()]

@@ -40,7 +40,7 @@ def page_data(sources: Sequence[str], attention: str | None = None,
         raise ValueError("model: got none, wanted one or more; give data/models/gpt2-mini")
     if attention is not None:
         check_options(attention, options or {})
-    loaded = [load_pretrained(source) for source in sources]
+    loaded = [load_pretrained(source, merged=True) for source in sources]
     for (model, _), source in zip(loaded, sources, strict=True):
         sizes(model, source)
     words = _words(loaded, sources)

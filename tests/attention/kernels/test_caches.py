@@ -15,6 +15,7 @@ PROMPT, LENGTH, HEAD_DIM = 13, 20, 8
 STATES = [
     ("cca", {"group": 3, "window": 5}),
     ("cca", {"group": 4, "window": 2, "per_query_head": True}),
+    ("cca", {"group": 3, "window": 5, "sinks": 2}),
     ("dga", {"group": 3, "gamma": 0.2}),
     ("dga", {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 7}),
     ("lococo", {"slots": 5, "segment": 4}),

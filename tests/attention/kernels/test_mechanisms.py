@@ -20,7 +20,8 @@ SIZES = {"length": 37, "heads": 4, "kv_heads": 2, "head_dim": 8}
 ROTARY = rope_tables(SIZES["length"], SIZES["head_dim"])
 OPTIONS = {
     "full": [{}],
-    "cca": [{"group": 3, "window": 7}, {"group": 4, "window": 2, "per_query_head": True}],
+    "cca": [{"group": 3, "window": 7}, {"group": 4, "window": 2, "per_query_head": True},
+            {"group": 3, "window": 7, "sinks": 2}],
     "dga": [{"group": 3, "gamma": 0.2}, {"group": 3, "gamma": 0.2, "choose": "blocks",
                                          "block": 10}],
     "lococo": [{"slots": 5, "segment": 7}],

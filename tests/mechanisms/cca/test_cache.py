@@ -13,17 +13,20 @@ from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.caches import CacheSizes, CCACache
 from cca_lab.mechanisms.cca import cache as cca
 from cca_lab.mechanisms.cca.cache import CCAState
-from cca_lab.mechanisms.indices import first_raw
+from cca_lab.mechanisms.indices import behind_sinks, first_raw
 from cca_lab.models import attention_maps, restore_attention, swap_attention
 from tests.mechanisms.caching import checks as cache_checks
 from tests.mechanisms.caching.checks import (
+    CHUNKS,
     assert_equal,
+    check_generation,
     check_left_padding,
     check_recomputed,
     check_rows,
     check_sizes,
 )
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.mutants import cca as wrong
 from tests.mutants import models as mutants
 
 SHAPES = [(4, 8), (4, 7), (5, 3), (3, 1), (1, 4), (16, 20)]  # also s < g, and s no multiple of g
@@ -88,6 +91,25 @@ def test_chunks_equal_one_forward_with_every_option(family, options):
     check_chunks(family, [9, 1, 1, 13, 1, 10], group=4, window=6, **options)
 
 
+SINKS = dict(group=4, window=6, sinks=3)
+
+
+@pytest.mark.parametrize("options", [{}, dict(sinks=1), dict(sinks=50), dict(per_query_head=True),
+                                     dict(pooling="max")], ids=str)
+@pytest.mark.parametrize("sizes", [*CHUNKS, [2, 3, 1, 30]], ids=str)
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_chunks_with_sinks(family, sizes, options):
+    """Chunks that end among the sinks, at their last one and behind them."""
+    check_chunks(family, sizes, **SINKS | options)
+
+
+def test_chunks_kill_a_cache_that_drops_the_sinks(monkeypatch):
+    monkeypatch.setattr(CCAState, "_evict", wrong.evict_the_sinks)
+    for sizes in ([1] * 30, [9, 1, 1, 13, 1, 9]):
+        with pytest.raises(AssertionError, match="max error"):
+            check_chunks("gpt2", sizes, **SINKS)
+
+
 @given(st.data())
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_state_equals_the_mechanism_for_any_chunks(data):
@@ -95,8 +117,9 @@ def test_state_equals_the_mechanism_for_any_chunks(data):
     group, window = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 14))
     sizes = data.draw(st.lists(st.integers(1, 17), min_size=1, max_size=6))
     kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
-    options = dict(group=group, window=window, per_query_head=data.draw(st.booleans()))
-    length = sum(sizes)
+    options = dict(group=group, window=window, per_query_head=data.draw(st.booleans()),
+                   sinks=data.draw(st.sampled_from([0, 0, 1, 4, 15])))
+    length, sinks = sum(sizes), options["sinks"]
     torch.manual_seed(length)
     q = torch.randn(batch, kv_heads * share, length, 4, dtype=torch.float64)
     k, v = torch.randn(2, batch, kv_heads, length, 4, dtype=torch.float64)
@@ -110,8 +133,10 @@ def test_state_equals_the_mechanism_for_any_chunks(data):
         got = state.step(q[:, :, now], k[:, :, now], v[:, :, now], scale=0.7, rotation=tables)
         assert_equal(got, wanted[:, :, now], 1e-12)
         start += size
-        assert state.raw_key.shape[2] == start - first_raw(start, group,
-                                                           window) <= max(window + group - 2, start)
+        behind = behind_sinks(start, sinks)
+        raw = behind - first_raw(behind, group, window)
+        assert state.raw_key.shape[2] == min(start, sinks) + raw
+        assert raw <= max(window + group - 2, 0)
 
 
 # ---- generate()
@@ -131,6 +156,13 @@ def test_greedy_generation_equals_recomputation(family, prompt):
 def test_other_generation_equals_recomputation(family, length, rows, options):
     model = swap_attention(tiny(family), "cca", group=3, window=5)
     check_recomputed(model, CCACache, text(length, rows=rows), **options)
+
+
+@pytest.mark.parametrize("sinks", [3, 30])
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_generation_with_sinks(family, sinks):
+    """Greedy, with beams, in chunks, and padded on the left: rows of 3 tokens hold sinks alone."""
+    check_generation(family, "cca", **SINKS | dict(sinks=sinks))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -170,7 +202,8 @@ def check_bytes(family: str, **options) -> None:
     check_sizes(model, CCACache, (1, 1, 1, 1, 20, 1, 1, 1, 7, 1, 25))
 
 
-@pytest.mark.parametrize("options", [{}, dict(per_query_head=True)], ids=str)
+@pytest.mark.parametrize("options", [{}, dict(per_query_head=True), dict(sinks=3),
+                                     dict(sinks=10, per_query_head=True)], ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_bytes_equal_the_closed_form(family, options):
     check_bytes(family, **options)
@@ -287,8 +320,9 @@ def test_reset_makes_a_new_cache():
 
 
 def test_rows_can_be_repeated_and_chosen():
-    model = swap_attention(tiny("llama"), "cca", group=4, window=7)
-    check_rows(model, CCACache, logits(model, text(25, rows=2)))
+    for sinks in (0, 3, 22):
+        model = swap_attention(tiny("llama"), "cca", group=4, window=7, sinks=sinks)
+        check_rows(model, CCACache, logits(model, text(25, rows=2)))
 
 
 def test_a_copied_prompt_serves_several_continuations():

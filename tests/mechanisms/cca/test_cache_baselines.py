@@ -20,31 +20,38 @@ every_name = pytest.mark.parametrize("name", ["mean_pooling", "random_tokens"])
 every_family = pytest.mark.parametrize("family", ["gpt2", "llama"])
 
 
+with_sinks = pytest.mark.parametrize("sinks", [0, 3])
+
+
 @pytest.mark.parametrize("sizes", CHUNKS, ids=str)
+@with_sinks
 @every_family
 @every_name
-def test_any_chunks_equal_one_forward(name, family, sizes):
-    check_chunks(family, name, sizes, **G4S7)
+def test_any_chunks_equal_one_forward(name, family, sinks, sizes):
+    check_chunks(family, name, sizes, **G4S7, sinks=sinks)
 
 
 @every_name
 @given(group=st.integers(1, 6), window=st.integers(1, 8), rotated=st.booleans(),
-       sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+       sinks=st.sampled_from([0, 1, 5]), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 @settings(max_examples=40)
-def test_state_equals_the_mechanism(name, group, window, sizes, rotated):
-    check_state(name, dict(group=group, window=window), sizes, rotated=rotated, seed=sum(sizes))
+def test_state_equals_the_mechanism(name, group, window, sinks, sizes, rotated):
+    check_state(name, dict(group=group, window=window, sinks=sinks), sizes, rotated=rotated,
+                seed=sum(sizes))
 
 
+@with_sinks
 @every_family
 @every_name
-def test_generation(name, family):
-    check_generation(family, name, **G4S7)
+def test_generation(name, family, sinks):
+    check_generation(family, name, **G4S7, sinks=sinks)
 
 
+@with_sinks
 @pytest.mark.parametrize("family", FAMILIES)
 @every_name
-def test_bytes_equal_the_closed_form(name, family):
-    check_bytes(family, name, **G4S7)
+def test_bytes_equal_the_closed_form(name, family, sinks):
+    check_bytes(family, name, **G4S7, sinks=sinks)
 
 
 def test_chunks_kill_lots_that_begin_again(monkeypatch):

@@ -16,28 +16,34 @@ RUNGS = {"loops": form(CCA, "loops"), "dense": form(CCA, "attention", backend="d
          "blocked": form(CCA, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 sizes_of_groups = pytest.mark.parametrize(("group", "window"), [(2, 4), (3, 4), (4, 2), (3, 1)])
-small = st.integers(1, 12)
+small, few = st.integers(1, 12), st.integers(0, 9)
 
 
 # ---------------------------------------------------------------- which columns a row reads
 
 @settings(max_examples=60, deadline=None)
-@given(length=st.integers(1, 40), group=small, window=small)
-def test_intervals_read_each_past_token_once(length, group, window):
-    """Any g, s, L: raw or in one core, never twice, never the future; the s nearest are raw."""
-    count = groups.core_count(length, group, window)
+@given(length=st.integers(1, 40), group=small, window=small, sinks=few)
+def test_intervals_read_each_past_token_once(length, group, window, sinks):
+    """Any g, s, S, L: raw or in one core, never twice, never the future; the s nearest are raw."""
+    first = min(sinks, length)
+    count = groups.core_count(length - first, group, window)
     token = torch.arange(length)
-    held_by_core = (token // group == torch.arange(count)[:, None]).long()       # (C, L)
-    held = torch.cat([held_by_core, torch.eye(length, dtype=torch.long)])        # (C + L, L)
+    held_by_core = ((token >= first) & ((token - first) // group == torch.arange(count)[:, None]))
+    raw = torch.eye(length, dtype=torch.long)
+    held = torch.cat([raw[:first], held_by_core.long(), raw[first:]])               # (C + L, L)
     column = torch.arange(count + length)
-    starts, ends = groups.intervals(length, group, window)[0, 0].unbind(-1)         # (L, 2) each
+    table = groups.intervals(length, group, window, sinks=sinks)
+    starts, ends = table[0, 0].unbind(-1)                                  # (L, 2 or 3) each
+    assert table.shape == (1, 1, length, 3 if sinks else 2, 2)
     visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)  # (L, C + L)
     past = (token <= token[:, None]).long()
     assert torch.equal(visible @ held, past)
-    assert torch.equal((visible[:, count:] * past).sum(1), visible[:, count:].sum(1))
-    nearest = (token > token[:, None] - window) & past.bool()
-    assert visible[:, count:][nearest].all()
-    assert int(visible.sum()) == groups.pairs(length, group, window)
+    singly = torch.cat([visible[:, :first], visible[:, first + count:]], dim=1)     # (L, L)
+    assert torch.equal((singly * past).sum(1), singly.sum(1))
+    kept = (token > token[:, None] - window) | (token < first)
+    assert singly[kept & past.bool()].all()
+    behind = groups.pairs(length - first, group, window) if first < length else 0
+    assert int(visible.sum()) == behind + first * (length - first) + first * (first + 1) // 2
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,6 +75,30 @@ def test_the_published_sizes():
     assert 0.5 * kept / 1024 == pytest.approx(4.5, abs=0.05)
 
 
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(1, 40), group=small, window=small, sinks=st.integers(1, 9))
+def test_behind_sinks_is_a_text_of_its_own(length, group, window, sinks):
+    """Rows i >= S see of the columns behind the sinks what plain CCA's row i - S sees."""
+    table = groups.intervals(length, group, window, sinks=sinks)[0, 0]
+    assert table[:, 0].tolist() == [[0, min(i + 1, sinks)] for i in range(length)]
+    if length > sinks:
+        plain = groups.intervals(length - sinks, group, window)[0, 0]
+        assert torch.equal(table[sinks:, 1:] - sinks, plain)
+    mechanism = CCA(group=group, window=window, sinks=sinks)
+    behind = max(0, length - sinks)
+    assert mechanism.cache_entries(length) == min(sinks, length) + groups.cache_tokens(
+        behind, group, window)
+    assert mechanism.exact_when(length) == (behind == 0 or CCA(group=group,
+                                                               window=window).exact_when(behind))
+
+
+def test_no_sinks_are_no_option():
+    """The paper's mechanism has none, and what was recorded before they existed stays the same."""
+    assert CCA(sinks=0).options() == {"group": 16, "window": 64}
+    assert CCA(sinks=4).options() == {"group": 16, "window": 64, "sinks": 4}
+    assert CCA(group=3, window=2) == CCA(group=3, window=2, sinks=0)
+
+
 # ---------------------------------------------------------------- a row worked by hand
 
 @every_rung
@@ -84,17 +114,31 @@ def test_a_row_worked_by_hand(rung):
     assert got == pytest.approx((1 - own) * phi + own * 5, abs=1e-12)
 
 
+@every_rung
+def test_a_row_behind_a_sink_worked_by_hand(rung):
+    """g = 2, s = 1, S = 1: row 3 sees token 0, the core of tokens 1 and 2, and its own token."""
+    q = torch.tensor([[0.0], [9.0], [2.0], [3.0]], dtype=torch.float64)[None, None]
+    k = torch.tensor([[0.5], [1.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
+    v = torch.tensor([[7.0], [1.0], [0.0], [5.0]], dtype=torch.float64)[None, None]
+    # token 1 in the core, judged by token 2: logits 2 * 1 and 2 * 0, so key = value = phi
+    phi = 1 / (1 + math.exp(-2))
+    sink, core, own = math.exp(3 * 0.5), math.exp(3 * phi), math.exp(3 * 1)
+    got = rung(q, k, v, group=2, window=1, sinks=1)[0, 0, 3, 0].item()
+    assert got == pytest.approx((7 * sink + phi * core + 5 * own) / (sink + core + own), abs=1e-12)
+
+
 # ---------------------------------------------------------------- the bench's checks of pooling
 # mechanisms
 
 @every_rung
 @sizes_of_groups
+@pytest.mark.parametrize("sinks", [0, 2])
 @pytest.mark.parametrize("check", [bench.check_window, bench.check_pooling_weights,
                                    bench.check_judge,
                                    bench.check_rope_middle, bench.check_rope_translation],
                          ids=lambda check: check.__name__.removeprefix("check_"))
-def test_pooling_checks(check, group, window, rung):
-    check(rung, {"group": group, "window": window})
+def test_pooling_checks(check, sinks, group, window, rung):
+    check(rung, {"group": group, "window": window, "sinks": sinks})
 
 
 @every_rung
@@ -103,10 +147,12 @@ def test_pooling_checks(check, group, window, rung):
                          ids=lambda check: check.__name__.removeprefix("check_"))
 def test_pooling_checks_with_a_core_per_query_head(check, rung):
     check(rung, {"group": 3, "window": 2, "per_query_head": True})
+    check(rung, {"group": 3, "window": 2, "per_query_head": True, "sinks": 1})
 
 
 @pytest.mark.parametrize("option", [{}, {"pooling": "mean"}, {"pooling": "max"},
-                                    {"per_query_head": True}],
+                                    {"per_query_head": True}, {"sinks": 3},
+                                    {"sinks": 30}],
                          ids=lambda option: "-".join(map(str, option.values())) or "softmax")
 @pytest.mark.parametrize("shape", ["LD", "1LD", "BLD"])
 def test_rungs_agree_under_rotation(option, shape):
@@ -172,6 +218,7 @@ def test_half_precision_stays_close_to_the_reference():
 @pytest.mark.parametrize(("wrong", "named"), [
     ({"group": 0}, "group"), ({"group": 2.0}, "group"), ({"window": 0}, "window"),
     ({"window": True}, "window"), ({"pooling": "median"}, "pooling"),
+    ({"sinks": -1}, "sinks"), ({"sinks": 1.0}, "sinks"),
     ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
     ({"rotation": bench.rope_tables(11, 2)}, "rotation"),
 ])
@@ -189,6 +236,8 @@ def test_shapes_and_backends_that_do_not_fit_are_refused():
         CCA(group=3, window=2, backend="fast")
     with pytest.raises(ValueError, match="length"):
         groups.visible_cores(0, 3, 2)
+    with pytest.raises(ValueError, match="sinks"):
+        groups.intervals(5, 3, 2, sinks=-1)
 
 
 def test_a_maximum_has_no_effective_matrix():

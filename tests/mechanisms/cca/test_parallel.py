@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from cca_lab.attention.parallel import Shards, run_in_processes, size
-from cca_lab.mechanisms.cca.parallel import Plan
+from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms.cca.parallel import Plan, context_parallel_cca
 from cca_lab.mechanisms.indices import core_count, first_raw
 from tests.mechanisms.cca.campaign import CASES, campaigns
 from tests.mutants.parallel import MUTANTS
@@ -106,6 +107,12 @@ def test_shards_cut_and_join():
 def test_wrong_shards_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
         Shards(*arguments)
+
+
+def test_sinks_are_refused():
+    x = torch.zeros(1, 2, 4, 2)
+    with pytest.raises(ValueError, match="sinks: got 4, wanted 0 over several processes"):
+        context_parallel_cca(CCA(sinks=4), x, x, x, Shards(4, 2), None)
 
 
 def test_a_part_of_the_wrong_length_is_named():

@@ -22,6 +22,7 @@ SMALL = {"cca": {"group": 4, "window": 10}, "mean_pooling": {"group": 4, "window
          "streaming_llm": {"sinks": 2, "recent": 9},
          "lm_infinite": {"local": 9, "global_tokens": 2}}
 MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}),
+        ("cca", {"group": 4, "window": 10, "sinks": 9}),
         ("h2o", {"heavy": 0.2, "recent": 0.1}),
         ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
         ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"}),
@@ -58,7 +59,9 @@ def test_a_filled_cache_holds_what_reading_leaves(name, options, length):
 
 
 def test_every_cache_is_measured():
-    assert set(decode.OPTIONS) == {name for name in CACHES if fits(name)} == set(CACHES)
+    sized = {name for name in CACHES if fits(name)}
+    # the size of one with kept heads depends on the model
+    assert set(decode.OPTIONS) == sized == set(CACHES) - {"kept_heads"}
 
 
 def test_a_mechanism_that_is_not_named_is_sized():

@@ -16,7 +16,7 @@ from tests.views.explorer.mutants import MUTANTS
 LENGTH, HEADS, KV_HEADS, CLOSE = 11, 4, 2, 1e-12
 CASES = [(name, options) for name, listed in OPTIONS.items() for options in listed
          if options.get("pooling") != "max"]
-ROTATING = [("cca", {"group": 3, "window": 2}),
+ROTATING = [("cca", {"group": 3, "window": 2}), ("cca", {"group": 3, "window": 2, "sinks": 2}),
             ("streaming_llm", {"sinks": 2, "recent": 2, "positions": "cache"}),
             ("lm_infinite", {"local": 3, "global_tokens": 2}), ("dga", {"group": 2, "gamma": 0.3})]
 
@@ -108,8 +108,12 @@ def test_the_check_catches(mutant, name, options):
 @pytest.mark.parametrize(("name", "options", "wanted"), [
     ("full", {}, ["raw"] * 11),
     ("cca", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
+    ("cca", {"group": 3, "window": 4, "sinks": 2}, ["sink"] * 2 + ["core"] + ["raw"] * 9),
+    ("cca", {"sinks": 20}, ["sink"] * 11),
     ("mean_pooling", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
     ("random_tokens", {"group": 3, "window": 4}, ["kept"] * 2 + ["raw"] * 11),
+    ("random_tokens", {"group": 3, "window": 4, "sinks": 1},
+     ["sink"] + ["kept"] * 2 + ["raw"] * 10),
     ("dga", {"group": 3, "gamma": 0.2}, ["focal"] * 2 + ["group"] * 3 + ["raw"] * 9),
     ("dga", {"group": 2, "gamma": 0.25, "choose": "blocks", "block": 4},
      ["focal"] * 4 + ["group"] * 2 + ["raw"] * 11),

@@ -149,6 +149,7 @@ def test_numbers_are_those_of_the_package():
     ("cca", {"group": 65}, "group: got 65, wanted 1 to 64"),
     ("cca", {"pooling": "max"}, "pooling: got 'max', wanted one of softmax, mean"),
     ("full", {"group": 8}, "group: not an option of 'full' on the page, wanted none"),
+    ("cca", {"sinks": 4}, "sinks: not an option of 'cca' on the page, wanted group"),
 ])
 def test_attention_is_refused_at_the_door(name, options, words):
     with pytest.raises(ValueError, match=f"^{words}"):

@@ -1,0 +1,123 @@
+"""The decode-time cache of kept heads: all tokens for some, the other mechanism's entries else."""
+
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+from torch import Tensor
+
+from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.attention.rotary import Rotation
+from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
+from cca_lab.mechanisms.caching.state import (
+    Copies,
+    Draw,
+    GrowingBuffers,
+    State,
+    Stored,
+    attend_row,
+    none_of,
+)
+from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
+from cca_lab.mechanisms.dga.cache import DGACache
+from cca_lab.mechanisms.full import Full
+from cca_lab.mechanisms.h2o.cache import H2OCache
+from cca_lab.mechanisms.kept_heads.mechanism import KeptHeads, Part
+from cca_lab.mechanisms.streaming.cache import LMInfiniteCache, StreamingLLMCache
+
+OTHER_CACHES: dict[str, type[MechanismCache[Any]]] = {cache.mechanism.name: cache for cache in (
+    CCACache, DGACache, H2OCache, StreamingLLMCache, LMInfiniteCache, MeanPoolingCache,
+    RandomTokensCache)}
+
+
+class FullState(Stored):
+    """All tokens of some heads of a layer, (B, Hk, t, D)."""
+
+    key: Tensor  # key and value exist once a token has been read
+    value: Tensor
+
+    def __init__(self, mechanism: Full) -> None:
+        self.backend, self.seen = mechanism.backend, 0
+        self.buffers: Copies = GrowingBuffers()
+
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: Rotation | None) -> Tensor:
+        """Process T new tokens, see `State.step`."""
+        if self.seen == 0:
+            self.key, self.value = none_of(key), none_of(value)
+        self.key = self.buffers.append("key", self.key, key)
+        self.value = self.buffers.append("value", self.value, value)
+        self.seen += key.shape[2]
+        if key.shape[2] == 1:
+            return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
+        return interval_attention(query, self.key, self.value,
+                                  causal_intervals(key.shape[2], self.seen), scale=scale,
+                                  backend=self.backend)
+
+    def fill(self, length: int, heads: int, draw: Draw) -> None:
+        """Fill the state as after `length` tokens."""
+        self.seen = length
+        self.key, self.value = (draw(length) for _ in range(2))
+
+
+class KeptHeadsState:
+    """A state for the kept heads of a layer, and one for its other heads."""
+
+    def __init__(self, mechanism: KeptHeads) -> None:
+        self.mechanism, self.seen, self.buffers = mechanism, 0, Copies()
+        self.states: dict[str, State] = {}
+
+    def _state(self, part: Part) -> State:
+        name = part.mechanism.name
+        if name not in self.states:
+            new = FullState if name == Full.name else OTHER_CACHES[name].state
+            self.states[name] = new(part.mechanism)
+        return self.states[name]
+
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: Rotation | None) -> Tensor:
+        """Let each state process its heads of T new tokens, see `State.step`."""
+        self.seen += key.shape[2]
+        return self.mechanism.by_parts(query, key, value, lambda part, *tensors: self._state(
+            part).step(*tensors, scale=scale, rotation=rotation))
+
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors that the states store."""
+        return [tensor for state in self.states.values() for tensor in state.tensors()]
+
+    def select(self, rows: Tensor) -> Self:
+        """Return a new state with the given batch rows."""
+        new = copy(self)
+        new.states = {name: state.select(rows) for name, state in self.states.items()}
+        return new
+
+    def fill(self, length: int, heads: int, draw: Draw) -> None:
+        """Fill both states as after `length` tokens."""
+        self.seen = length
+        for part in self.mechanism.parts(heads, draw.heads):
+            self._state(part).fill(length, len(part.heads), draw.of(len(part.kv_heads)))
+
+
+class KeptHeadsCache(MechanismCache[KeptHeads]):
+    """The cache for kept heads: `model.generate(ids, past_key_values=KeptHeadsCache(model))`.
+
+    A kept KV head stores every token, another one what its mechanism stores: with k of K KV heads
+    kept, k/K of a full cache and (K - k)/K of the other one. Prefill equals decode where it does
+    for the other mechanism.
+    """
+
+    mechanism = KeptHeads
+    state = KeptHeadsState
+
+    @classmethod
+    def bytes_of(cls, mechanism: KeptHeads, length: int, sizes: CacheSizes) -> int:
+        """Return the bytes of a cache after `length` tokens: those of each layer's parts."""
+        total = 0
+        for layer in range(sizes.layers):
+            for part in mechanism.at_layer(layer).parts(sizes.heads, sizes.kv_heads):
+                own = replace(sizes, layers=1, heads=len(part.heads), kv_heads=len(part.kv_heads))
+                name = part.mechanism.name
+                total += own.entries(length) if name == Full.name else \
+                    OTHER_CACHES[name].bytes_of(part.mechanism, length, own)
+        return total
+

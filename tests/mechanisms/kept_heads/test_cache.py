@@ -1,0 +1,79 @@
+"""KeptHeadsCache: chunks equal one forward, bytes by the closed form, generation."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from cca_lab.mechanisms import CCA, KeptHeads, mechanism_of
+from cca_lab.mechanisms.caches import CacheSizes, KeptHeadsCache
+from cca_lab.mechanisms.kept_heads.cache import OTHER_CACHES
+from cca_lab.models import swap_attention
+from tests.mechanisms.caching.checks import CHUNKS, check_bytes, check_chunks, check_generation
+from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.mutants import kept_heads as wrong
+from tests.studies.benchmarks.test_decode import SMALL, same_as_reading
+
+CCA_OTHERS = {"name": "cca", "group": 4, "window": 6, "sinks": 2}
+SETTINGS = {"kept": [[1], []], "others": CCA_OTHERS}
+PREFILL_IS_DECODE = [name for name in OTHER_CACHES if name not in ("dga", "h2o")]
+
+
+@pytest.mark.parametrize(("family", "sizes"), list(product(FAMILIES, CHUNKS)), ids=str)
+def test_chunks_equal_one_forward(family, sizes):
+    check_chunks(family, "kept_heads", sizes, **SETTINGS)
+
+
+@pytest.mark.parametrize("name", PREFILL_IS_DECODE)
+def test_chunks_equal_one_forward_beside_any_mechanism(name):
+    check_chunks("llama", "kept_heads", CHUNKS[2], kept=[[0]],
+                 others={"name": name, **SMALL[name]})
+
+
+@pytest.mark.parametrize("name", OTHER_CACHES)
+def test_decoding_goes_on_beside_any_mechanism(name):
+    mechanism = KeptHeads.around(mechanism_of(name, SMALL[name]), [[0]])
+    model = swap_attention(tiny("llama"), mechanism)
+    cache = KeptHeadsCache(model)
+    for chunk in text(31).split([19] + [1] * 12, dim=1):
+        assert torch.isfinite(logits(model, chunk, past_key_values=cache)).all()
+    assert cache.get_seq_length() == 31
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_generation_equals_recomputing(family):
+    check_generation(family, "kept_heads", **SETTINGS)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, {"kept": [[0, 1]], "others": CCA_OTHERS},
+                                      {"kept": [[]], "others": CCA_OTHERS},
+                                      {"kept": [[0], [1]], "others": {"name": "streaming_llm",
+                                                                      "sinks": 2, "recent": 5}}],
+                         ids=["some", "all", "none", "window"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_bytes_are_those_of_the_closed_form(family, settings):
+    check_bytes(family, "kept_heads", **settings)
+
+
+def test_a_closed_form_that_counts_kept_heads_twice_is_caught(monkeypatch):
+    monkeypatch.setattr(KeptHeadsCache, "bytes_of", wrong.share_of_all_heads(None))
+    with pytest.raises(AssertionError, match="bytes, closed form"):
+        check_bytes("llama", "kept_heads", **SETTINGS)
+
+
+def test_ten_of_ninety_heads_keep_a_fifth():
+    """SmolLM2's sizes, g 16, s 128, 4 sinks, at 4096 tokens: the share of full attention's cache.
+
+    A kept head stores 4096 entries, another one 255 cores, 140 raw tokens and 4 sinks.
+    """
+    kept = [[0]] * 10 + [[]] * 20
+    sizes = CacheSizes(layers=30, heads=9, kv_heads=3, head_dim=64)
+    mechanism = KeptHeads.around(CCA(group=16, window=128, sinks=4), kept)
+    entries = 10 * 4096 + 80 * (255 + 140 + 4)
+    share = KeptHeadsCache.bytes_of(mechanism, 4096, sizes) / (30 * sizes.entries(4096))
+    assert share == entries / (90 * 4096) == pytest.approx(0.198, abs=5e-4)
+
+
+@pytest.mark.parametrize("length", [1, 5, 40])
+def test_a_filled_cache_holds_what_reading_leaves(length):
+    same_as_reading(KeptHeads.around(CCA(group=4, window=6), [[1]]), length)
