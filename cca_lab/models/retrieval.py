@@ -183,8 +183,8 @@ def _gated(model: PreTrainedModel, mechanism: Mechanism, gates: Tensor) -> Itera
     """Mix full attention and a mechanism's, by the gates, in a model with full attention."""
     before = model.config._attn_implementation
     layers = attention_modules(model)
-    handles = [layer.register_forward_pre_hook(attention_hook, with_kwargs=True)
-               for layer in layers]
+    hook: Any = attention_hook  # annotated for attention layers alone
+    handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
     for layer, gate in zip(layers, gates, strict=True):
         vars(layer)[GATES] = gate, mechanism
     model.set_attn_implementation(GATED)

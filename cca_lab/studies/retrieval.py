@@ -87,7 +87,9 @@ class Retrieval(SwappedStudy):
         counts = sorted(set(self.count or (round(every * share) for share in (0.05, 0.11, 0.2))))
         check_sizes(count=(counts[-1], 0, every))
         swap_attention(model, Full())
-        start, scores, seconds = time.perf_counter(), {}, {}
+        start = time.perf_counter()
+        scores: dict[str, Tensor] = {}
+        seconds: dict[str, float] = {}
         faster = "bf16" if matrix_units(model.device) else "float32"
         with training_progress("heads", len(chosen) + 1) as report, \
                 autocast(faster, model.device):

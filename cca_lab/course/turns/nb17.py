@@ -81,10 +81,11 @@ def caches(answer: Answer, draw: Draw) -> None:
              (draw.randint(60, 90), 4, draw.randint(1, 3), draw.randint(3, 6), draw.randint(8, 12),
               draw.randint(1, 4))]
     for length, heads, kept, group, window, sinks in sizes:
-        of_one = CacheSizes(layers=1, kv_heads=heads, head_dim=1, itemsize=1)
+        of_layer = CacheSizes(layers=1, kv_heads=heads, head_dim=1, itemsize=1)
         mechanism = KeptHeads.around(CCA(group=group, window=window, sinks=sinks),
                                      [list(range(kept))])
-        wanted = KeptHeadsCache.bytes_of(mechanism, length, of_one) // of_one.entries(1) * heads
+        # an entry is a key and a value: two bytes
+        wanted = KeptHeadsCache.bytes_of(mechanism, length, of_layer) // 2
         behind = max(0, length - sinks)
         seen = max(0, (behind - window) // group)
         raw = behind - group * seen
@@ -111,7 +112,7 @@ def caches(answer: Answer, draw: Draw) -> None:
         }
         with case(f"{length} tokens, {kept} of {heads} heads kept, g {group}, s {window}, "
                   f"S {sinks}"):
-            need_equal(answer(length, heads, kept, group, window, sinks), wanted, "the entries",
+            need_equal(answer(length, heads, kept, group, window, sinks), wanted, "the number",
                        causes={what: count for what, count in causes.items() if count != wanted})
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
+from cca_lab.mechanisms.base import Mechanism
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     Copies,
@@ -36,7 +37,7 @@ class FullState(Stored):
     key: Tensor  # key and value exist once a token has been read
     value: Tensor
 
-    def __init__(self, mechanism: Full) -> None:
+    def __init__(self, mechanism: Mechanism) -> None:
         self.backend, self.seen = mechanism.backend, 0
         self.buffers: Copies = GrowingBuffers()
 

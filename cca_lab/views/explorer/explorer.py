@@ -153,8 +153,8 @@ class Explorer:
         given = source.inputs(layer, mechanism, everywhere)
         # full attention's weights do not depend on the mechanism, only on q and k
         known = self._full.get(layer)
-        reading = Reading(mechanism, given, known[1] if known is not None and known[0] is given.q
-                          else None)
+        full = known[1] if known is not None and known[0] is given.q else None
+        reading = Reading(mechanism.at_layer(layer), given, full)
         self._full[layer] = given.q, reading.full
         return key, reading
 

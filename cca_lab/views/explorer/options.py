@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of
 from cca_lab.mechanisms.cca.mechanism import POOLINGS
 from cca_lab.mechanisms.dga.selection import CHOICES as DGA_CHOICES
+from cca_lab.mechanisms.kept_heads.mechanism import OTHERS
 from cca_lab.mechanisms.lococo.segments import CHOICES as LOCOCO_CHOICES
 from cca_lab.mechanisms.minference import CANDIDATES
 from cca_lab.mechanisms.streaming.streaming_llm import POSITIONS
@@ -16,6 +17,9 @@ from cca_lab.mechanisms.streaming.streaming_llm import POSITIONS
 MEANS = tuple(pooling for pooling in POOLINGS if pooling != "max")
 CHOICES: dict[str, tuple[str, ...]] = {"pooling": MEANS, "choose": DGA_CHOICES,
                                        "positions": POSITIONS, **LOCOCO_CHOICES}
+OF_KEPT_HEADS: dict[str, list[Any]] = {
+    "kept": [[[]], [[0]]],
+    "others": [{"name": name, **MECHANISMS[name]().options()} for name in OTHERS]}
 # No effect on what a row reads of a whole text: how it is computed, gradients, caches, a module
 # that is there already.
 WITHOUT_EFFECT = {"backend", "horizon", "when", "borders", "kernel"}
@@ -66,6 +70,11 @@ def _control(mechanism: Mechanism, name: str, value: Any, hint: Any,
         offered = listed if value in listed else [value, *listed]
         return {"kind": "choice", "choices": [{"label": _label(patterns), "value": patterns}
                                               for patterns in offered]}
+    if name in OF_KEPT_HEADS:
+        known = OF_KEPT_HEADS[name]
+        return {"kind": "choice", "choices": [
+            {"label": _of_heads(each), "value": each}
+            for each in (known if value in known else [value, *known])]}
     if name in CHOICES:
         return {"kind": "choice", "choices": [{"label": choice, "value": choice}
                                               for choice in CHOICES[name]]}
@@ -109,6 +118,17 @@ def _last(valid: Callable[[int], bool], start: int, end: int) -> int:
     return inside
 
 
+def _of_heads(value: Any) -> str:
+    """Return which heads are kept, or the mechanism of the others, as a short text."""
+    if isinstance(value, dict):
+        return ", ".join([value["name"], *(f"{name} {option}" for name, option in value.items()
+                                           if name != "name")])
+    count = sum(map(len, value))
+    if len(value) > 1:
+        return f"{count} heads in {len(value)} layers"
+    return ", ".join(map(str, value[0])) or "none"
+
+
 def _label(patterns: list[dict[str, Any]]) -> str:
     """Return a list of patterns as a short text."""
     if len(patterns) > 1:
@@ -120,7 +140,8 @@ def _label(patterns: list[dict[str, Any]]) -> str:
 
 def settings_of(mechanism: Mechanism) -> str:
     """Return the options of a mechanism as a short text: "group 8, window 16"."""
-    return ", ".join(_label(value) if name == "patterns" else f"{name} {value}"
+    return ", ".join(_label(value) if name == "patterns" else f"{name} {_of_heads(value)}"
+                     if name in OF_KEPT_HEADS else f"{name} {value}"
                      if isinstance(value, str | int | float) else f"{name} {json.dumps(value)}"
                      for name, value in mechanism.options().items())
 

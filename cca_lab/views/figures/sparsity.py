@@ -8,6 +8,7 @@ import numpy as np
 import seaborn
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cca_lab.views.figures.style import (
     DASHED,
@@ -115,10 +116,7 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
     `values` are (layers, H) and `numbers` their formats, by title. One colour scale is `shared`, or
     each panel has its own, from 0 to its largest value.
     """
-    arrays = {title: as_array(array).astype(float) for title, array in values.items()}
-    largest = {title: max(array.max(), 1e-9) for title, array in arrays.items()}
-    if shared:
-        largest = dict.fromkeys(arrays, max(largest.values()))
+    arrays, largest = _values_of_heads(values, shared=shared)
     layers, heads = next(iter(arrays.values())).shape
     figure, panels = plt.subplots(1, len(arrays), squeeze=False,
                                   figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2,
@@ -130,6 +128,44 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
         axes.set(title=title, xlabel="head", ylabel="layer" if number == 0 else "")
         axes.tick_params(length=0, rotation=0)
     return figure
+
+
+@styled
+def by_layer(values: Mapping[str, Any], *, marked: Mapping[str, Sequence[Sequence[int]]] | None
+             = None, numbers: str = ".2f") -> Figure:
+    """Draw values of every head of a deep model: a panel each, a column for each layer.
+
+    `values` are (layers, H) by title; each panel has its own scale, from 0 to its largest value,
+    which stands in the title in the format `numbers`. `marked` heads of each layer have a frame.
+    """
+    arrays, largest = _values_of_heads(values)
+    layers, heads = next(iter(arrays.values())).shape
+    figure, panels = plt.subplots(len(arrays), 1, squeeze=False,
+                                  figsize=(0.28 * layers + 0.7,
+                                           (0.28 * heads + 0.75) * len(arrays)))
+    for number, (axes, (title, array)) in enumerate(zip(panels[:, 0], arrays.items(), strict=True)):
+        seaborn.heatmap(array.T, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
+                        linewidths=1, linecolor="white")
+        for layer, chosen in enumerate((marked or {}).get(title, ())):
+            for head in chosen:
+                axes.add_patch(Rectangle((layer, head), 1, 1, fill=False, edgecolor=WRONG,
+                                         linewidth=1.6, clip_on=False))
+        axes.set(title=f"{title} (darkest: {format(largest[title], numbers)})", ylabel="head",
+                 xlabel="layer" if number == len(arrays) - 1 else "")
+        axes.set_xticks(np.arange(0, layers, 1 if layers <= 12 else 5) + 0.5,
+                        range(0, layers, 1 if layers <= 12 else 5))
+        axes.tick_params(length=0, rotation=0)
+    return figure
+
+
+def _values_of_heads(values: Mapping[str, Any], *, shared: bool = False
+                     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Return arrays (layers, H), and the value of the darkest colour of each."""
+    arrays = {title: as_array(array).astype(float) for title, array in values.items()}
+    largest = {title: max(array.max(), 1e-9) for title, array in arrays.items()}
+    if shared:
+        largest = dict.fromkeys(arrays, max(largest.values()))
+    return arrays, largest
 
 
 @styled

@@ -68,8 +68,8 @@ def check_room(cache: MechanismCache) -> None:
     """What is stored keeps no other memory than room, and that twice at most."""
     allocated = 0
     # a state of kept heads consists of two
-    for state in (part for layer in cache.layers for state in layer.states
-                  for part in getattr(state, "states", {"": state}).values()):
+    for state in (part for layer in cache.layers for whole in layer.states
+                  for part in getattr(whole, "states", {"": whole}).values()):
         kept = getattr(state.buffers, "_buffers", {}).values()
         stored = {buffer.tensor.untyped_storage().data_ptr() for buffer in kept}
         for tensor in state.tensors():

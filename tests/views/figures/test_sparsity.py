@@ -46,6 +46,16 @@ def test_by_head_shares_a_scale_if_asked(shared, largest):
                                                                         for most in largest]
 
 
+def test_by_layer_lies_down_and_frames_the_marked_heads():
+    values = torch.arange(60.0).reshape(20, 3)
+    first, second = sparsity.by_layer({"a": values, "b": -values}, numbers=".0f",
+                                      marked={"a": [[], [0, 2], *[[]] * 18]}).axes
+    assert first.collections[0].get_array().shape == (3, 20)
+    assert first.get_title(loc="left") == "a (darkest: 59)" and not second.patches
+    assert [frame.get_xy() for frame in first.patches] == [(1, 0), (1, 2)]
+    assert [text.get_text() for text in second.get_xticklabels()] == ["0", "5", "10", "15"]
+
+
 def test_by_position_averages_blocks_and_keeps_the_short_last_one():
     (axes,) = sparsity.by_position({"a": torch.arange(5.0)}, ylabel="y", even=torch.ones(5),
                                    smoothing=2).axes
