@@ -88,6 +88,14 @@ class Finetuner:
             raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for "
                              f"each of {config.accumulation} micro-step(s) in {self.readers} "
                              "process(es) or groups of them")
+        if config.objective == "attention":
+            if self.accelerator.num_processes > 1:
+                raise ValueError(f"objective: got 'attention' in {self.accelerator.num_processes} "
+                                 "processes, wanted one; start it without torchrun")
+            if attention_of(model).name == "full":
+                raise ValueError("objective: got 'attention' for a model with full attention, "
+                                 "which has nothing to learn from itself; swap its attention, or "
+                                 "choose 'tokens'")
         self.teacher = Teacher(model) if config.objective == "attention" else None
         if config.strategy == "lora":
             add_lora(model, config.rank)
@@ -97,9 +105,6 @@ class Finetuner:
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
         if self.teacher is not None:
-            if self.accelerator.num_processes > 1:
-                raise ValueError(f"objective: got 'attention' in {self.accelerator.num_processes} "
-                                 "processes, wanted one; start it without torchrun")
             self.teacher.model.to(self.accelerator.device)
         # may copy the weights, so Muon must view them afterwards
         self.model = self.accelerator.prepare(model)
@@ -156,7 +161,7 @@ class Finetuner:
 
     def _step(self) -> dict[str, float | None]:
         config, rate, mixture = self.config, self.config.rate(self.step), self.mixture
-        self.model.train()
+        self.model.train(self.teacher is None)  # dropout would count as an error of the layer
         ids, known = (tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step))
         model = self.accelerator.unwrap_model(self.model)
         # it is saved and evaluated at full size

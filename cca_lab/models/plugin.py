@@ -221,8 +221,8 @@ def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
         kinds = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
         if not any(_is(value, get_origin(kind) or kind) for kind in kinds):
             words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}",
-                     float: "a number", str: "text", type(None): "null"}
-            told = " or ".join(words.get(kind, "a list") for kind in kinds)
+                     float: "a number", str: "text", type(None): "null", dict: "an object"}
+            told = " or ".join(words.get(get_origin(kind) or kind, "a list") for kind in kinds)
             raise ValueError(f"{option}: got {value!r}, wanted {told}")
     checked_choice(name, options)
     return options

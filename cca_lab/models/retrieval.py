@@ -38,6 +38,7 @@ from cca_lab.models.plugin import (
     attention_maps,
     attention_modules,
     attention_of,
+    modules_of,
     restore_attention,
     swap_attention,
 )
@@ -91,8 +92,7 @@ def by_attention(model: PreTrainedModel, prompts: Sequence[Prompt], report: Repo
     The mean over prompts, rows and the query heads of a KV head; full attention.
     """
     kv_heads, total = CacheSizes.of(model.config).kv_heads, torch.zeros(())
-    with _attention_kept(model):
-        restore_attention(model)
+    with _in_full(model):
         for done, prompt in enumerate(prompts):
             report(done / len(prompts), "by attention")
             maps = attention_maps(model, prompt.ids.to(model.device))  # (layers, H, L, L)
@@ -107,7 +107,7 @@ def by_loss(model: PreTrainedModel, mechanism: Mechanism, prompts: Sequence[Prom
     """Return by how many nats the answers' loss grows if one KV head attends otherwise, as above.
 
     Args:
-        model: with full attention.
+        model: it attends in full here, but for that head.
         mechanism: how that head attends.
         prompts: the same for all heads.
         report: is told the share that is done.
@@ -119,7 +119,7 @@ def by_loss(model: PreTrainedModel, mechanism: Mechanism, prompts: Sequence[Prom
         return sum(float(answer_loss(model, prompt)) for prompt in prompts) / len(prompts)
 
     scores = torch.zeros(sizes.layers, sizes.kv_heads)
-    with _attention_kept(model):
+    with _in_full(model):
         base = loss()
         for layer in range(sizes.layers):
             for head in range(sizes.kv_heads):
@@ -144,24 +144,25 @@ def by_gates(model: PreTrainedModel, mechanism: Mechanism, prompts: Sequence[Pro
     for parameter in trained:
         parameter.requires_grad_(False)
     try:
-        for step, prompt in enumerate(prompts):
-            report(step / steps, "by gates")
-            ids, rows = prompt.ids.to(model.device), slice(-prompt.answer - 1, -1)
+        with _in_full(model):
+            for step, prompt in enumerate(prompts):
+                report(step / steps, "by gates")
+                ids, rows = prompt.ids.to(model.device), slice(-prompt.answer - 1, -1)
 
-            def hidden(ids: Tensor = ids, rows: slice = rows) -> Tensor:
-                output = model.base_model(input_ids=ids, use_cache=False)
-                return output.last_hidden_state[0, rows].float()
+                def hidden(ids: Tensor = ids, rows: slice = rows) -> Tensor:
+                    output = model.base_model(input_ids=ids, use_cache=False)
+                    return output.last_hidden_state[0, rows].float()
 
-            with torch.no_grad():
-                wanted = hidden()
-            with _gated(model, mechanism, gates):
-                error = (hidden() - wanted).square().sum() / wanted.square().sum()
-            (error + PENALTY * gates.mean()).backward()
-            optimizer.param_groups[0]["lr"] = RATE * min(1.0, 3 * (steps - step) / steps)
-            optimizer.step()
-            optimizer.zero_grad()
-            with torch.no_grad():
-                gates.clamp_(0, 1)
+                with torch.no_grad():
+                    wanted = hidden()
+                with _gated(model, mechanism, gates):
+                    error = (hidden() - wanted).square().sum() / wanted.square().sum()
+                (error + PENALTY * gates.mean()).backward()
+                optimizer.param_groups[0]["lr"] = RATE * min(1.0, 3 * (steps - step) / steps)
+                optimizer.step()
+                optimizer.zero_grad()
+                with torch.no_grad():
+                    gates.clamp_(0, 1)
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
@@ -169,10 +170,14 @@ def by_gates(model: PreTrainedModel, mechanism: Mechanism, prompts: Sequence[Pro
 
 
 @contextmanager
-def _attention_kept(model: PreTrainedModel) -> Iterator[None]:
-    """Restore the model's attention after the context."""
+def _in_full(model: PreTrainedModel) -> Iterator[None]:
+    """Attend in full within the context, and as before after it."""
     before = attention_of(model)
+    if modules_of(model):
+        raise ValueError(f"model: got one with trained modules of {before.name!r}, which full "
+                         "attention would remove; wanted one without")
     try:
+        restore_attention(model)
         yield
     finally:
         swap_attention(model, before)

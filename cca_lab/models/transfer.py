@@ -3,7 +3,7 @@
 Full attention reads a text once; each attention layer, given the input that it had there, attends
 with the mechanism, and is trained until its projected output is the full one's:
 
-    error_t = mean over the layers of  ||out_t - full_t||^2 / (mean over the tokens of ||full||^2)
+    error_t = mean over the layers of  ||out_t - full_t||^2 / (mean over the text of ||full||^2)
 
 A layer's input comes from the full model, so no gradient passes from one layer to another, and a
 step costs little more than the forward that gives the targets (Zhang et al., "LoLCATs: On
@@ -77,5 +77,6 @@ def row_errors(model: PreTrainedModel, teacher: Teacher, input_ids: Tensor,
     for layer, (args, given, wanted) in zip(layers, teacher.read(input_ids), strict=True):
         wanted = wanted.float()  # (rows, L, width)
         error = (layer(*args, **given)[0].float() - wanted).square().sum(-1)
-        total = total + (weights * error).sum(1) / wanted.square().sum(-1).mean()
+        # by the row's own size: micro-steps divide a batch by rows
+        total = total + (weights * error).sum(1) / wanted.square().sum(-1).mean(1)
     return total / len(layers)

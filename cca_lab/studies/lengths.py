@@ -90,7 +90,11 @@ class Lengths(Continued, ModelStudy):
             class_of(name, "attention")
             cells[name] = fitted(self.loaded[0].config, name, self.entries, self.length) \
                 if fits(name) else mechanism_of(name, {})
-        cells |= dict(map(_named_mechanism, self.swapped))
+        for name, mechanism in map(_named_mechanism, self.swapped):
+            if name in cells:
+                raise ValueError(f"swapped: got {name!r} twice, wanted each name once; choose "
+                                 "another")
+            cells[name] = mechanism
         for words in self.trained:
             name, _, folder = words.partition("=")
             if not name or not folder:
@@ -99,6 +103,9 @@ class Lengths(Continued, ModelStudy):
                 raise ValueError(
                     f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
                     f"model otherwise, such as {name}-finetuned")
+            if name in cells:
+                raise ValueError(f"trained: got {name!r} twice, wanted each name once; choose "
+                                 "another")
             rows = config_of(source_of(parts_of(folder)[0])).vocab_size
             if rows <= int(self.ids.max()):
                 raise ValueError(f"trained: {folder} has a vocabulary of {rows} tokens, wanted "
@@ -143,6 +150,9 @@ def _named_mechanism(words: str) -> tuple[str, Mechanism]:
                          f"name it otherwise, such as {name}-large")
     heads, keep = options.pop("heads", None), options.pop("keep", None)
     attention = options.pop("name")
+    if heads is not None and not isinstance(heads, str):
+        raise ValueError(f"swapped: got {heads!r} as heads, wanted the path of a file of `study "
+                         "retrieval`")
     chosen, written = with_kept_heads(attention, written_choice(attention, options),
                                       None if heads is None else Path(heads), keep)
     return name, mechanism_of(str(chosen), written)

@@ -54,9 +54,9 @@ class Retrieval(SwappedStudy):
                          most=2**16)
     heads: None = None  # they are what is found
     keep: None = None
-    count: tuple[int, ...] = option((), "How many KV heads to keep; repeatable.",
+    count: tuple[int, ...] = option((), "How many KV heads to keep; repeatable.", least=0,
                                    shown="5 %, 11 % and 20 % of them")
-    seed: int = option(0, "Random seed of the prompts.", least=0, most=JUDGED - 1)
+    seed: int = option(0, "Random seed of the prompts.", least=0, most=JUDGED - 2**16)
     figure: Path | None = option(None, "PNG of the scores to write.", output="file")
 
     def prompts(self, count: int, first: int) -> list[Prompt]:
@@ -88,7 +88,7 @@ class Retrieval(SwappedStudy):
         check_sizes(count=(counts[-1], 0, every))
         swap_attention(model, Full())
         start = time.perf_counter()
-        scores: dict[str, Tensor] = {}
+        scores: dict[str, list[list[float]]] = {}
         seconds: dict[str, float] = {}
         faster = "bf16" if matrix_units(model.device) else "float32"
         with training_progress("heads", len(chosen) + 1) as report, \
@@ -97,7 +97,9 @@ class Retrieval(SwappedStudy):
                 def part(share: float, text: str, done: int = done) -> None:
                     report(done + share, text)
 
-                scores[name] = self._scores(name, mechanism, part)
+                # as the file has them, so that it ranks the heads that are judged
+                scores[name] = [[round(score, 5) for score in layer]
+                                for layer in self._scores(name, mechanism, part).tolist()]
                 seconds[name] = round(time.perf_counter() - start - sum(seconds.values()), 1)
             losses = self._losses(mechanism, scores, counts,
                                   lambda share, text: report(len(chosen) + share, text))
@@ -108,8 +110,7 @@ class Retrieval(SwappedStudy):
                 "device": device_name(), "machine": machine(), "versions": versions(),
                 "precision": faster, "seconds": seconds,
                 "best": min(means, key=lambda name: means[name]),
-                "scores": {name: [[round(score, 5) for score in layer] for layer in values.tolist()]
-                           for name, values in scores.items()}, "losses": losses}
+                "scores": scores, "losses": losses}
 
     def _scores(self, name: str, mechanism: Mechanism, report: Callable[[float, str], None]
                 ) -> Tensor:
@@ -121,12 +122,13 @@ class Retrieval(SwappedStudy):
         return by_gates(model, mechanism, self.prompts(self.steps, self.seed), report)
 
     @torch.no_grad()
-    def _losses(self, mechanism: Mechanism, scores: Mapping[str, Tensor], counts: list[int],
+    def _losses(self, mechanism: Mechanism, scores: Mapping[str, list[list[float]]],
+                counts: list[int],
                 report: Callable[[float, str], None]) -> dict[str, dict[str, Any]]:
         """Return the loss of the answers by score and number of heads, with none and all kept."""
         model, prompts = self.loaded[0], self.prompts(self.judged, JUDGED)
         choices: dict[str, dict[str, Mechanism]] = {
-            name: {str(count): KeptHeads.around(mechanism, best_heads(values.tolist(), count))
+            name: {str(count): KeptHeads.around(mechanism, best_heads(values, count))
                    for count in counts} for name, values in scores.items()}
         choices |= {"none kept": {"0": mechanism}, "all kept": {"all": Full()}}
         measured: dict[str, dict[str, Any]] = {}

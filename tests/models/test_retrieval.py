@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import CCA, Full, KeptHeads
-from cca_lab.mechanisms.caching.base import IMPLEMENTATION
+from cca_lab.mechanisms.caching.base import IMPLEMENTATION, CacheSizes
 from cca_lab.models import attention_maps, attention_of, retrieval, swap_attention
 from cca_lab.models.retrieval import Prompt, answer_loss, by_attention, by_gates, by_loss
 from tests.mechanisms import bench
@@ -64,11 +64,12 @@ def test_by_loss(family):
 
 
 def gated_logits(model, gate, ids):
-    with retrieval._gated(model, OTHER, torch.full((2, model.config.num_attention_heads), gate)):
+    kv_heads = CacheSizes.of(model.config).kv_heads
+    with retrieval._gated(model, OTHER, torch.full((2, kv_heads), gate)):
         return logits(model, ids)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "opt"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_open_gates_are_full_attention_and_closed_ones_the_other(family):
     check_gates(family)
 
@@ -112,10 +113,11 @@ def test_gates_close_and_the_model_stays_as_it_was(monkeypatch):
     assert model.config._attn_implementation not in (retrieval.GATED, IMPLEMENTATION)
 
 
-@pytest.mark.parametrize("score", [by_attention, by_loss])
+@pytest.mark.parametrize("score", [by_attention, by_loss, by_gates])
 def test_a_swapped_model_attends_as_before(score):
+    """And has the scores of the model with full attention."""
+    arguments = (prompts(3), quiet) if score is by_attention else (OTHER, prompts(3), quiet)
     model = swap_attention(tiny("llama"), OTHER)
-    arguments = (model, prompts(1), quiet) if score is by_attention else (model, OTHER, prompts(1),
-                                                                          quiet)
-    score(*arguments)
+    got = score(model, *arguments)
     assert attention_of(model) == OTHER
+    assert torch.allclose(got, score(tiny("llama"), *arguments), atol=1e-6)

@@ -51,22 +51,23 @@ def layer_by_layer(model, ids):
             got = layer(*seen["args"], **seen["given"] | {"attention_mask": None})[0]
         # summed over tokens and features, by the mean size of a token's vector
         off = (got - seen["out"]).float()
-        found.append((off**2).sum((1, 2)) / (seen["out"].float()**2).sum(-1).mean())
+        found.append((off**2).sum((1, 2)) / (seen["out"].float()**2).sum(-1).mean(1))
     return torch.stack(found).mean(0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_error_is_the_mean_over_the_layers(family):
-    check_layer_by_layer(family)
-
-
-def check_layer_by_layer(family):
     model, ids = swapped(family), text(LENGTH, rows=2)
-    with torch.no_grad():  # the layers of the student differ from the teacher's
-        teacher = Teacher(model)
-        attention_modules(model)[0].register_forward_pre_hook(lambda *_: None)
-    assert torch.allclose(errors(model, teacher, ids), layer_by_layer(model, ids),
-                          rtol=1e-5), "mean over the layers"
+    together = errors(model, Teacher(model), ids)
+    assert torch.allclose(together, layer_by_layer(model, ids), rtol=1e-5)
+    apart = torch.cat([errors(model, Teacher(model), row[None]) for row in ids])
+    assert torch.allclose(together, apart, rtol=1e-5), "a row's error depends on the others"
+
+
+def test_full_attention_has_nothing_to_learn():
+    config = FinetuneConfig(steps=1, objective="attention", precision="float32")
+    with pytest.raises(ValueError, match="^objective: got 'attention' for a model with full"):
+        Finetuner(tiny("llama"), Mixture(text(500)[0], (), LENGTH, 4, 1.0, 0), config)
 
 
 def test_a_layer_reads_what_the_full_model_gives_it(monkeypatch):

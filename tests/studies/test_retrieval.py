@@ -55,7 +55,7 @@ def test_no_head_kept_is_the_mechanism_alone(measured):
 @pytest.mark.parametrize(("changes", "words"), [
     ({"score": ("luck",)}, "score: got 'luck', wanted one of attention, loss, gates"),
     ({"attention": "lococo", "group": None, "window": None}, "attention: got 'lococo', wanted one"),
-    ({"count": (17,)}, "count: got 17"),
+    ({"count": (17,)}, "count: got 17"), ({"count": (-1, 2)}, "count: got -1"),
     ({"length": 5000}, "length"),
 ])
 def test_wrong_settings_are_refused(changes, words):
@@ -127,7 +127,8 @@ def test_lengths_takes_a_mechanism_with_options_of_its_own(measured):
     assert cells["sink"] == CCA(group=8, sinks=1)
     assert isinstance(cells["kept"], KeptHeads) and sum(map(len, cells["kept"].kept)) == 2
     for wrong, words in (("x", "NAME=JSON"), ("x=1", "an object"), ("cca={}", "an object"),
-                         ('cca={"name": "cca"}', "name it otherwise")):
+                         ('cca={"name": "cca"}', "name it otherwise"),
+                         ('x={"name": "cca", "heads": 5, "keep": 1}', "as heads")):
         with pytest.raises(ValueError, match=f"swapped: got .*{words}"):
             Lengths(model=MODEL, attention=("full",), length=256, windows=1,
                     swapped=(wrong,)).cells()

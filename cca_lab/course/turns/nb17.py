@@ -87,7 +87,7 @@ def caches(answer: Answer, draw: Draw) -> None:
         # an entry is a key and a value: two bytes
         wanted = KeptHeadsCache.bytes_of(mechanism, length, of_layer) // 2
         behind = max(0, length - sinks)
-        seen = max(0, (behind - window) // group)
+        seen = max(0, (behind + 1 - window) // group)  # by row L, the next one
         raw = behind - group * seen
 
         def total(one: int, *, full: int = kept * length, rest: int = heads - kept) -> int:
@@ -103,7 +103,10 @@ def caches(answer: Answer, draw: Draw) -> None:
             "the sinks are forgotten": total(right - (length - behind)),
             "the groups begin at token 0; they begin behind the sinks":
                 total(length - behind + length // group + length
-                      - group * max(0, (length - window) // group)),
+                      - group * max(0, (length + 1 - window) // group)),
+            "the raw tokens are those that the last row reads; keep those of the next row":
+                total(length - behind + behind // group
+                      + behind - group * max(0, (behind - window) // group)),
             "exactly s tokens stay raw; those of the open group, and of a group that row L still "
             "reads raw, are stored too": total(length - behind + behind // group
                                                + min(behind, window)),

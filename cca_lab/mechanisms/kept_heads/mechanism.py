@@ -11,7 +11,7 @@ Heads", 2024 (Section 2).
 
 Differs from the paper: there, the other heads always read sinks and a window of recent tokens
 (`StreamingLLM` here); the heads to keep are found by gates that training closes, which is one of
-three ways in `cca_lab.models.heads`.
+three ways in `cca_lab.models.retrieval`.
 """
 
 import copy
@@ -81,13 +81,16 @@ class KeptHeads(Mechanism):
             check_integers(0, **{f"kept[{place}]": head for place, head in enumerate(heads)})
             if len(set(heads)) < len(heads):
                 raise ValueError(f"kept: got {list(heads)} for a layer, wanted each head once")
-        if not isinstance(self.others, dict) or self.others.get("name") not in OTHERS:
+        if not isinstance(self.others, dict) or self.others.get("name") not in list(OTHERS):
             raise ValueError(f"others: got {self.others!r}, wanted a dict with the name of "
                              f"{', '.join(OTHERS)}, and its options")
         # what the caller keeps may be changed later, without a check
         object.__setattr__(self, "kept", [sorted(heads) for heads in self.kept])
-        object.__setattr__(self, "others", copy.deepcopy(self.others))
-        self.other  # noqa: B018  refuses wrong options
+        # with its sizes, given or not, as `options` has them: groups that grow are found there
+        others = {"name": self.other.name, **copy.deepcopy(self.other.options())}
+        if "backend" not in self.others:
+            others.pop("backend", None)
+        object.__setattr__(self, "others", others)
 
     @classmethod
     def around(cls, others: Mechanism, kept: Sequence[Sequence[int]]) -> Self:
@@ -119,7 +122,12 @@ class KeptHeads(Mechanism):
 
     def at_layer(self, index: int) -> Self:
         """Return the mechanism of one layer."""
-        return self if len(self.kept) == 1 else self._layers[index]
+        if len(self.kept) == 1:
+            return self
+        if index >= len(self.kept):
+            raise ValueError(f"kept: got lists for {len(self.kept)} layers, and no layer {index}; "
+                             "give one for each layer of the model, or one for all")
+        return self._layers[index]
 
     def check_config(self, layers: int, kv_heads: int) -> None:
         """Raise ValueError unless the kept heads are those of a model of these sizes."""
@@ -167,8 +175,15 @@ class KeptHeads(Mechanism):
         return self.by_parts(q, k, v, lambda part, *tensors: part.mechanism.attention(
             *tensors, **self._call_of(part, call)._asdict()))
 
+    def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None, **keywords: Any) -> Tensor:
+        """Return E as `Mechanism.effective`; ValueError where the other mechanism has none."""
+        v = k if v is None else v
+        call = self.call(q, k, v, **keywords)
+        return self.by_parts(q, k, v, lambda part, *tensors: part.mechanism.effective(
+            *tensors, **self._call_of(part, call)._asdict()))
+
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return the other mechanism's columns, and the raw tokens of the kept heads, as masks.
+        """Return the raw tokens of the kept heads, then the other mechanism's columns, as masks.
 
         Every head has all columns; it sees those of its own part.
         """
@@ -203,6 +218,8 @@ class KeptHeads(Mechanism):
         for part in self.parts(q.shape[1], k.shape[1]):
             if part.mechanism is self.other:
                 self.other.check_choice(selection, q[:, part.heads], k[:, part.kv_heads])
+                return
+        super().check_choice(selection, q, k)  # all heads are kept: nothing is chosen
 
     @property
     def causal_scope(self) -> str:

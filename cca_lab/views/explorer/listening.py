@@ -121,8 +121,8 @@ def listening_forward(module: Any, query: Tensor, key: Tensor, value: Tensor, at
     same = mechanism_named_in(module.config) == mechanism
     trained_module = getattr(module, MODULE, None) if same else None
     query, key = query.to(value.dtype), key.to(value.dtype)
-    out = mechanism.attention(query, key, value, scale=scale, rotation=rotation,
-                              module=trained_module)
+    out = mechanism.at_layer(module.layer_idx).attention(
+        query, key, value, scale=scale, rotation=rotation, module=trained_module)
     return out.transpose(1, 2), None
 
 

@@ -15,7 +15,7 @@ from cca_lab.attention import statistics
 from cca_lab.attention.arguments import check_qkv
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import Rotation
-from cca_lab.mechanisms import DGA, Full, Mechanism
+from cca_lab.mechanisms import DGA, Full, KeptHeads, Mechanism
 from cca_lab.mechanisms.cca.mechanism import Grouped
 from cca_lab.mechanisms.columns import Columns, effective, logits, represented
 from cca_lab.views.explorer.state import Column, Numbers, Row
@@ -205,7 +205,11 @@ def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) 
     """
     near, *far = column_sets
     length, count = near.q.shape[2], near.keys.shape[2]
-    if near.pooling is None:
+    if isinstance(mechanism, KeptHeads):  # of one layer; the tokens of its kept heads come first
+        kept = ["raw"] * count if mechanism.kept[0] else []
+        others = far if kept else column_sets
+        return kept + (kinds(mechanism.other, others, selection) if others else [])
+    if near.pooling is None or mechanism.name in FIRST:
         sinks = getattr(mechanism, FIRST[mechanism.name]) if mechanism.name in FIRST else 0
         first = 0 if far else min(sinks, count)
         names = ["sink"] * first + ["raw"] * (count - first)

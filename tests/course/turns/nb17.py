@@ -32,11 +32,11 @@ def one_head(q, k, v, kept, others):
                         for h in range(len(q))])
 
 
-def _entries(*, sinks_kept=True, from_0=False, exactly=False, late=False, others=True):
+def _entries(*, sinks_kept=True, from_0=False, exactly=False, late=False, others=True, row=1):
     def entries(length, heads, kept, group, window, sinks):
         first = 0 if from_0 else min(sinks, length)
         behind = length - first
-        seen = max(0, (behind - window) // group)
+        seen = max(0, (behind + row - window) // group)
         raw = min(behind, window) if exactly else behind - group * seen
         one = (seen if late else behind // group) + raw + min(sinks, length) * sinks_kept
         return kept * length + (heads - kept) * one * others
@@ -66,6 +66,7 @@ WRONG = {
         "no others": (_entries(others=False), "store nothing"),
         "no sinks": (_entries(sinks_kept=False), "sinks are forgotten"),
         "groups from 0": (_entries(from_0=True), "behind the sinks"),
+        "the last row": (_entries(row=0), "keep those of the next row"),
         "exactly s": (_entries(exactly=True), "exactly s tokens"),
         "late cores": (_entries(late=True), "as soon as its group closes"),
         "everything": (lambda length, heads, *rest: length * heads, "stores everything too"),

@@ -160,7 +160,8 @@ def test_rows_chosen_from_a_state_have_rooms_of_their_own(name):
 
 
 def with_copies(state):
-    state.buffers = Copies()
+    for part in getattr(state, "states", {"": state}).values():  # those of kept heads and others
+        part.buffers = Copies()
     return state
 
 
@@ -168,7 +169,8 @@ SMALL = {"cca": {"group": 4, "window": 7}, "mean_pooling": {"group": 4, "window"
          "random_tokens": {"group": 4, "window": 7}, "dga": {"group": 4, "gamma": 0.2, "floor": 3},
          "lococo": {"slots": 8, "segment": 10}, "h2o": {"heavy": 6, "recent": 5},
          "streaming_llm": {"sinks": 3, "recent": 5, "positions": "original"},
-         "lm_infinite": {"local": 6, "global_tokens": 3}}
+         "lm_infinite": {"local": 6, "global_tokens": 3},
+         "kept_heads": {"kept": [[0]], "others": {"name": "cca", "group": 4, "window": 7}}}
 
 
 @pytest.mark.parametrize("strided", ["query", "key", "value"])

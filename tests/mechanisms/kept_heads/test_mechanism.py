@@ -9,7 +9,7 @@ from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms import CCA, MECHANISMS, Full, KeptHeads, mechanism_of
 from cca_lab.mechanisms.kept_heads.mechanism import OTHERS, best_heads
 from cca_lab.models import attention_maps, attention_of, load_pretrained, save_pretrained
-from cca_lab.models.plugin import swap_attention
+from cca_lab.models.plugin import group_size, swap_attention
 from tests.mechanisms import bench
 from tests.mechanisms.options import OPTIONS
 from tests.models.tiny import FAMILIES, logits, text, tiny
@@ -78,7 +78,7 @@ def test_a_model_keeps_the_heads_of_each_layer(tmp_path):
         check_layers(wrong.OfTheFirstLayer, tmp_path / "wrong")
 
 
-def check_layers(cls, folder, monkeypatch=None):
+def check_layers(cls, folder):
     """In a model of two layers, the maps of the kept heads alone are those of full attention."""
     kept, ids = [[0], [1]], text(23)
     mechanism = cls.around(CCA(group=4, window=3), kept)
@@ -115,6 +115,7 @@ def test_all_heads_kept_is_the_model_itself(family):
     ({"kept": [[True]]}, r"kept\[0\]: got True"),
     ({"others": {"name": "lococo"}}, "others: got .* wanted a dict with the name of cca"),
     ({"others": {"group": 4}}, "others: got .* wanted a dict with the name"),
+    ({"others": {"name": []}}, "others: got .* wanted a dict with the name"),
     ({"others": {"name": "cca", "sluts": 4}}, "others: sluts is not an option of 'cca'"),
     ({"others": {"name": "cca", "group": 0}}, "group: got 0"),
 ])
@@ -129,6 +130,8 @@ def test_heads_that_the_model_does_not_have_are_refused():
         KeptHeads(kept=[[2]]).attention(q, k, v)
     with pytest.raises(ValueError, match="kept: got lists for 3 layers and the tensors of one"):
         KeptHeads(kept=[[], [], []]).attention(q, k, v)
+    with pytest.raises(ValueError, match="kept: got lists for 3 layers, and no layer 3"):
+        KeptHeads(kept=[[], [], []]).at_layer(3)
     with pytest.raises(ValueError, match="kept: got lists for 3 layers, wanted one for each of 2"):
         swap_attention(tiny("llama"), KeptHeads(kept=[[], [], []]))
     with pytest.raises(ValueError, match="kept: got head 3"):
@@ -142,6 +145,28 @@ def test_what_the_caller_keeps_may_change():
     others["group"] = 0
     assert mechanism == KeptHeads(kept=[[0]], others={"name": "cca", "group": 4})
     assert mechanism_of("kept_heads", json.loads(json.dumps(mechanism.options()))) == mechanism
+
+
+def test_sizes_are_written_though_they_are_defaults():
+    """Else groups would not grow while a model is trained."""
+    assert KeptHeads(others={"name": "cca"}) == KeptHeads.around(CCA(), [[0]])
+    model = swap_attention(tiny("llama"), KeptHeads(others={"name": "cca"}))
+    with group_size(model, lambda size: size // 4):
+        assert attention_of(model).other == CCA(group=4)
+    assert attention_of(model).other == CCA()
+
+
+def test_a_maximum_has_no_matrix_beside_kept_heads_either():
+    q, k, v = bench.inputs(11, heads=4, kv_heads=2)
+    with pytest.raises(ValueError, match="pooling: got 'max'"):
+        KeptHeads.around(CCA(group=3, window=2, pooling="max"), [[0]]).effective(q, k, v)
+
+
+def test_a_choice_is_refused_where_all_heads_are_kept():
+    q, k, v = bench.inputs(11, heads=4, kv_heads=2)
+    dga = MECHANISMS["dga"](group=2, gamma=0.3)
+    with pytest.raises(ValueError, match="selection: got Tensor, wanted None"):
+        KeptHeads.around(dga, [[0, 1]]).attention(q, k, v, selection=dga.select(q, k))
 
 
 def test_the_best_heads_are_those_of_the_highest_scores():

@@ -3,18 +3,20 @@
 import pytest
 import torch
 
-from cca_lab.mechanisms import CCA, Full, LoCoCo, StreamingLLM
+from cca_lab.mechanisms import CCA, Full, KeptHeads, LoCoCo, StreamingLLM
 from cca_lab.models import attention_maps, attention_of, swap_attention
 from cca_lab.views.explorer.listening import MOST_TOKENS, ModelText
 from cca_lab.views.explorer.reading import Reading
 from tests.models.tiny import FAMILIES, VOCABULARY, text, tiny
 
 LENGTH = 23
-MECHANISMS = (CCA(group=3, window=4), StreamingLLM(sinks=1, recent=4, positions="cache"))
+MECHANISMS = (CCA(group=3, window=4), StreamingLLM(sinks=1, recent=4, positions="cache"),
+              KeptHeads.around(CCA(group=3, window=4), [[1], [0]]))
 
 
 def maps(source, mechanism, everywhere):
-    return torch.stack([Reading(mechanism, source.inputs(layer, mechanism, everywhere)).effective
+    return torch.stack([Reading(mechanism.at_layer(layer),
+                                source.inputs(layer, mechanism, everywhere)).effective
                         for layer in range(source.layers)])
 
 

@@ -121,7 +121,14 @@ def test_the_check_catches(mutant, name, options):
     ("streaming_llm", {"sinks": 2, "recent": 3}, ["sink"] * 2 + ["raw"] * 9),
     ("lm_infinite", {"local": 3, "global_tokens": 1}, ["sink"] + ["raw"] * 10),
     ("a_shape", {"sinks": 1, "window": 3}, ["sink"] + ["raw"] * 10),
-    ("h2o", {"heavy": 2, "recent": 2}, ["raw"] * 11)])
+    ("h2o", {"heavy": 2, "recent": 2}, ["raw"] * 11),
+    ("kept_heads", {"kept": [[0]], "others": {"name": "cca", "group": 3, "window": 4}},
+     ["raw"] * 11 + ["core"] * 2 + ["raw"] * 11),
+    ("kept_heads", {"kept": [[]], "others": {"name": "cca", "group": 3, "window": 4, "sinks": 2}},
+     ["sink"] * 2 + ["core"] + ["raw"] * 9),
+    ("kept_heads", {"kept": [[1]], "others": {"name": "streaming_llm", "sinks": 2, "recent": 3}},
+     ["raw"] * 11 + ["sink"] * 2 + ["raw"] * 9),
+    ("kept_heads", {"kept": [[0, 1]]}, ["raw"] * 11)])
 def test_kinds(name, options, wanted):
     reading = Reading(mechanism_of(name, options), inputs())
     assert reading.kinds == wanted
