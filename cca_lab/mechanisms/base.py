@@ -112,7 +112,8 @@ class Mechanism:
 
         False means that the output differs, for two heads or more and q, k, v in general position.
         Exceptions are "vertical_slash", "minference" with such patterns, "dga" and "lm_infinite":
-        their choice of tokens may leave nothing out, their change of positions may have no effect.
+        their choice of tokens may leave nothing out, their change of positions may have no effect;
+        and "kept_heads", which may keep all.
         """
         raise NotImplementedError
 

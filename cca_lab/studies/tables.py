@@ -268,19 +268,24 @@ def _options(study: Row) -> str:
 
 def kept() -> str:
     """Return the table of the needles that SmolLM2 finds outside of the window, by length."""
-    rows, study = [], {}
-    for study in results("kept-*.json"):
+    studies = results("kept-*.json")
+    lengths = sorted({length for study in studies for length in study["lengths"]})
+    rows = []
+    for study in studies:
         found = []
-        for length in study["lengths"]:
+        for length in lengths:
             far = [cell["exact"] for cell in study["cells"]
                    if cell["length"] == length and cell["depth"] < 1]
             hits, asked = (sum(round(cell["value"] * cell["samples"]) for cell in far),
                            sum(cell["samples"] for cell in far))
-            found.append(f"{hits} of {asked}")
-        rows.append([study["model"], study["task"].split(" ")[0], *found])
-    return table(["model", "task", *(f"{length} tokens" for length in study["lengths"])], rows) + (
-        f"\nNumbers of 7 digits, all of them right, at depths of 0 to 75 %; {study['precision']}, "
-        f"{study['machine']['cpu']}.\n")
+            found.append(f"{hits} of {asked}" if asked else "-")
+        # of the base model, the heads are chosen by the command
+        name = study["model"] if study["model"] != "smollm2" else "kept-cca, untrained"
+        rows.append([name, study["task"].split(" ")[0], *found])
+    first = studies[0]
+    return table(["model", "task", *(f"{length} tokens" for length in lengths)], rows) + (
+        f"\nNumbers of 7 digits, all of them right, at depths of 0 to 75 %; {first['precision']}, "
+        f"{first['machine']['cpu']}.\n")
 
 
 def wire() -> str:

@@ -21,8 +21,6 @@ from tests.mutants import columns as wrong
 EXEMPT: dict[tuple[str, str], dict] = {
     ("lococo", "large_logits"): {},  # weights are made from keys, not from logits
     ("lococo", "rope_translation"): {},  # and from rotated keys, wherever they point
-    # the heads differ, but for one that keeps none
-    ("kept_heads", "heads_interchangeable"): {"kept": [[0]]},
     ("cca", "rope_translation"): {"pooling": "max"},  # a maximum of rotated features is no vector
 }
 SCOPES = {EVERY_ROW: lambda attend, options, select, **sizes: bench.check_causality(attend, options,

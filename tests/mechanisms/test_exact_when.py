@@ -11,7 +11,7 @@ from tests.mechanisms.options import DRAWN
 from tests.mutants import exact_when as wrong
 
 # False there may still mean equality
-ONLY_IF = {"vertical_slash", "minference", "dga", "lm_infinite"}
+ONLY_IF = {"vertical_slash", "minference", "dga", "lm_infinite", "kept_heads"}
 LENGTHS = st.integers(1, 10)
 
 

@@ -11,7 +11,7 @@ from tests.mechanisms.test_every_mechanism import CASES, label
 
 # no module: all are linear
 CASES = [(name, options) for name, options in CASES if options.get("pooling") != "max"]
-POOLING = {"cca", "dga", "lococo", "mean_pooling"}
+POOLING = {"cca", "dga", "lococo", "mean_pooling", "kept_heads"}
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=label)

@@ -47,6 +47,7 @@ def test_by_attention(family):
     check_by_attention(family)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_by_loss(family):
     model, given = tiny(family), prompts()

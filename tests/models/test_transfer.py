@@ -106,7 +106,7 @@ def test_tokens_that_predict_an_answer_count_more():
 def test_training_lowers_the_error(strategy, mechanism):
     model = swapped("llama", mechanism).float()
     mixture = Mixture(text(500)[0], (), LENGTH, 4, 1.0, 0)
-    config = FinetuneConfig(steps=30, strategy=strategy, objective="attention", rank=4, grow=0,
+    config = FinetuneConfig(steps=80, strategy=strategy, objective="attention", rank=8, grow=0,
                             learning_rate=1e-2, precision="float32", warmup=1)
     finetuner = Finetuner(model, mixture, config)
     assert finetuner.teacher is not None
