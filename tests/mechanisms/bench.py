@@ -94,8 +94,8 @@ def check_partition_of_unity(implementation: Implementation, options: dict,
         assert (matrix == 0).logical_or(wanted).all(), f"{name}: a token that is dropped has weight"
         if name == "q = 0":
             held = count_tokens(matrix)
-            in_core = torch.full_like(held, 1 / options.get("group",
-                                                            1) if represented is None else 1)
+            group = options.get("others", options).get("group", 1)  # of the heads beside kept ones
+            in_core = torch.full_like(held, 1 / group if represented is None else 1)
             times = torch.where((held - 1).abs() < (held - in_core).abs(), torch.ones_like(held),
                                 in_core)
             assert_close(held, times.masked_fill(~wanted, 0), "times a token is held")

@@ -164,7 +164,9 @@ def test_exact_when_tells_the_truth(name, options, rung):
 
 
 @pytest.mark.parametrize(("name", "options"), [(name, options) for name, options in CASES
-                                               if not MECHANISMS[name](**options).exact_when(9)],
+                                               if not MECHANISMS[name](**options).exact_when(9)
+                                               # with one KV head, that is all
+                                               and not options.get("kept", [[]])[0]],
                          ids=label)
 def test_not_exact_is_visibly_different(name, options):
     with pytest.raises(AssertionError, match="against full attention"):
