@@ -136,7 +136,8 @@ def by_layer(values: Mapping[str, Any], *, marked: Mapping[str, Sequence[Sequenc
     """Draw values of every head of a deep model: a panel each, a column for each layer.
 
     `values` are (layers, H) by title; each panel has its own scale, from 0 to its largest value,
-    which stands in the title in the format `numbers`. `marked` heads of each layer have a frame.
+    which stands in the title in the format `numbers`; darkness is the value to the power 0.4, so
+    that small ones show. `marked` heads of each layer have a frame.
     """
     arrays, largest = _values_of_heads(values)
     layers, heads = next(iter(arrays.values())).shape
@@ -144,8 +145,8 @@ def by_layer(values: Mapping[str, Any], *, marked: Mapping[str, Sequence[Sequenc
                                   figsize=(0.28 * layers + 0.7,
                                            (0.28 * heads + 0.75) * len(arrays)))
     for number, (axes, (title, array)) in enumerate(zip(panels[:, 0], arrays.items(), strict=True)):
-        seaborn.heatmap(array.T, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
-                        linewidths=1, linecolor="white")
+        seaborn.heatmap(array.T.clip(min=0), ax=axes, cmap=WEIGHTS, cbar=False, linewidths=1,
+                        norm=PowerNorm(SHADE, 0, largest[title]), linecolor="white")
         for layer, chosen in enumerate((marked or {}).get(title, ())):
             for head in chosen:
                 axes.add_patch(Rectangle((layer, head), 1, 1, fill=False, edgecolor=WRONG,
