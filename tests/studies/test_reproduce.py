@@ -6,6 +6,7 @@ Verdicts, the ablated mechanisms, the page, and one experiment run again from it
 import json
 import math
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from cca_lab.cli import app
 from cca_lab.files import repository, results_folder
 from cca_lab.mechanisms import DGA, MECHANISMS
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.studies.evaluate import KINDS
 from cca_lab.studies.reproduce import page
 from cca_lab.studies.reproduce.artefact import (
@@ -244,7 +246,12 @@ def test_a_recorded_run_comes_out_again(tmp_path):
     again = json.loads((tmp_path / RECORDED.name).read_text(encoding="utf-8"))["trials"]
     assert again.keys() == recorded.keys()
     for name, row in recorded.items():
-        assert again[name]["trial"] == row["trial"]
+        # settings that did not exist when it was recorded have their defaults
+        defaults = asdict(FinetuneConfig())
+        later = {field: defaults[field]
+                 for field in defaults.keys() - row["trial"]["config"].keys()}
+        recorded_trial = row["trial"] | {"config": row["trial"]["config"] | later}
+        assert again[name]["trial"] == recorded_trial
         # float32 sums in another order on another CPU, over four steps of training
         assert np.abs(np.subtract(again[name]["losses"], row["losses"])).max() < 2e-3, name
     first, second = (row["losses"] for row in recorded.values())
