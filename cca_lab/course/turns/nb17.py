@@ -153,8 +153,10 @@ def errors(answer: Answer, draw: Draw) -> None:
         marked = torch.zeros(length, dtype=torch.bool)
         marked[tokens] = True
         weights = weights_of(marked[None], torch.ones(1, dtype=torch.bool))
-        given: Any = nn.ModuleList([GivenAttention(out)]), GivenTeacher(full)
-        wanted = float(row_errors(*given, torch.zeros(1, length, dtype=torch.int64), weights))
+        model: Any = nn.ModuleList([GivenAttention(out)])
+        teacher: Any = GivenTeacher(full)
+        ids = torch.zeros(1, length, dtype=torch.int64)
+        wanted = float(row_errors(model, teacher, ids, weights))
         squares, sizes = (out - full).square().sum(1), full.square().sum(1)
         causes = {
             "the answer's own tokens count more; the rows before them predict them":
