@@ -219,12 +219,13 @@ def lengths() -> str:
         title = spoken(label(row["attention"], {})) if row["swapped"] else name
         mark = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
         rows.append([title + mark, *(f"{each['value']:.1f}" for each in row["perplexity"])])
-    machine = study["rows"]["full"]["machine"]
+    machines = [row["machine"] for row in study["rows"].values()]
+    cpus = " and ".join(dict.fromkeys(machine["cpu"] for machine in machines))
     ends = pairwise(study["buckets"])
     return table(["attention", *(f"{low} to {high}" for low, high in ends)], rows) + (
         f"\n{study['model']}, {study['windows']} windows of {study['length']} tokens, "
-        f"{study['entries']} entries a KV head if a cache can be sized; {machine['cpu']}, torch "
-        f"{machine['torch']}. * chooses from the whole text.\n")
+        f"{study['entries']} entries a KV head if a cache can be sized and no options are named; "
+        f"{cpus}, torch {machines[0]['torch']}. * chooses from the whole text.\n")
 
 
 def needles() -> str:
