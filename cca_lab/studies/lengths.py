@@ -113,6 +113,12 @@ class Lengths(Continued, ModelStudy):
             cells[name] = folder
         return cells
 
+    def check_row(self, name: str, cell: Mechanism | str, row: Mapping[str, Any]) -> None:
+        """Raise ValueError if a row was measured with other options than those of now."""
+        if not isinstance(cell, str) and row["options"] != cell.options():
+            raise ValueError(f"out: {self.file} holds {name!r} with the options {row['options']}, "
+                             f"wanted {cell.options()}; choose another name or file")
+
     def measure(self, name: str, cell: Mechanism | str, report: Report) -> dict[str, Any]:
         """Return the losses of a mechanism, or of the finetuned model in a folder."""
         if isinstance(cell, str):

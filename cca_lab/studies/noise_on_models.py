@@ -103,6 +103,7 @@ def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: Any, query:
                  key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float,
                  **kwargs: Any) -> tuple[Tensor, None]:
     layer = module.layer_idx
+    mechanism = mechanism.at_layer(layer)
     if layer not in kept:
         kept[layer] = mechanism.select(query, key, scale=scaling)
     output = mechanism.attention(query, key, value, scale=scaling, rotation=kwargs.get(ROTATION),
@@ -124,6 +125,7 @@ def _on_keys(attend: Callable[..., Any], sigma: float, generator: torch.Generato
 def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, module: nn.Module,
                query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
                scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, None]:
+    mechanism = mechanism.at_layer(module.layer_idx)  # type: ignore[arg-type]  # an integer
     call = mechanism.call(query, key, value, scale=scaling, rotation=kwargs.get(ROTATION),
                           module=getattr(module, MODULE, None))
     output = noisy_attention(mechanism.columns(query, key, value, call), call.scale, sigma,
@@ -134,8 +136,6 @@ def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, m
 def noisy_attention(parts: Sequence[columns.Columns], scale: float, sigma: float,
                     generator: torch.Generator) -> Tensor:
     """Return softmax(scale q K^T + sigma eta) V, eta iid N(0, 1), (B, H, L, D)."""
-    if sigma == 0:
-        return columns.attend(parts, scale, "auto")
     logits = columns.logits(parts, scale)                           # (B, H, L, N)
     draw = torch.randn(logits.shape, generator=generator, device=logits.device, dtype=logits.dtype)
     return columns.weigh(parts, torch.softmax(logits + sigma * draw, dim=-1))

@@ -29,11 +29,12 @@ from cca_lab.reporting import command_line, device_name, machine, print_table, t
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.study import SwappedStudy, versions
 from cca_lab.tasks.prompts import chosen_tasks
-from cca_lab.views.figures.sparsity import by_head
+from cca_lab.views.figures.sparsity import by_layer
 
 SCORES = {"attention": "weight of the needle", "loss": "loss if it is not kept", "gates": "gate"}
 PROBED = 8  # prompts of the score by attention; that by loss has half of them
-JUDGED = 1_000_000  # seed of the prompts that judge a choice, beyond those of the scores
+JUDGED = 1_000_000  # number of the first prompt that judges a choice, beyond those of the scores
+PROMPTS = 2**21  # of one seed, so that two seeds share none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +57,13 @@ class Retrieval(SwappedStudy):
     keep: None = None
     count: tuple[int, ...] = option((), "How many KV heads to keep; repeatable.", least=0,
                                    shown="5 %, 11 % and 20 % of them")
-    seed: int = option(0, "Random seed of the prompts.", least=0, most=JUDGED - 2**16)
+    seed: int = option(0, "Random seed of the prompts.", least=0, most=1000)
     figure: Path | None = option(None, "PNG of the scores to write.", output="file")
 
     def prompts(self, count: int, first: int) -> list[Prompt]:
         """Return prompts of all tasks in turn, each filled up to the length."""
         tasks, tokenizer = chosen_tasks(self.task), self.loaded[1]
+        first += self.seed * PROMPTS
         return [prompt_of(tokenizer, example) for number in range(first, first + count)
                 for example in tasks[number % len(tasks)].examples(
                     tokenizer, 1, length=self.size, seed=number)]
@@ -116,10 +118,10 @@ class Retrieval(SwappedStudy):
                 ) -> Tensor:
         model = self.loaded[0]
         if name == "attention":
-            return by_attention(model, self.prompts(PROBED, self.seed), report)
+            return by_attention(model, self.prompts(PROBED, 0), report)
         if name == "loss":
-            return by_loss(model, mechanism, self.prompts(PROBED // 2, self.seed), report)
-        return by_gates(model, mechanism, self.prompts(self.steps, self.seed), report)
+            return by_loss(model, mechanism, self.prompts(PROBED // 2, 0), report)
+        return by_gates(model, mechanism, self.prompts(self.steps, 0), report)
 
     @torch.no_grad()
     def _losses(self, mechanism: Mechanism, scores: Mapping[str, list[list[float]]],
@@ -142,7 +144,7 @@ class Retrieval(SwappedStudy):
 
     def draw(self, result: Mapping[str, Any]) -> Figure:
         """Draw the scores of all heads."""
-        return by_head({SCORES[name]: values for name, values in result["scores"].items()})
+        return by_layer({SCORES[name]: values for name, values in result["scores"].items()})
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print the loss of the answers with the best heads kept."""

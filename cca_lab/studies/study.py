@@ -104,6 +104,9 @@ class Continued(Study):
         """Return what is measured, by name."""
         raise NotImplementedError
 
+    def check_row(self, name: str, cell: Any, row: Any) -> None:
+        """Raise ValueError if a measurement in the file is not that of a cell."""
+
     def measure(self, name: str, cell: Any, report: Report) -> Any:
         """Return a cell's measurement as JSON values; `report(share, text)` tells how far it is."""
         raise NotImplementedError
@@ -113,6 +116,8 @@ class Continued(Study):
         cells, settings = self.cells(), self.settings()
         result = continued(self.file, settings, self.rows, self.row)
         result = result or {**settings, **self.facts(), self.rows: {}}
+        for name in cells.keys() & result[self.rows].keys():
+            self.check_row(name, cells[name], result[self.rows][name])
         with training_progress(type(self).__name__.lower(), len(cells)) as report:
             for done, (name, cell) in enumerate(cells.items()):
                 def part(share: float, text: str, done: int = done, name: str = name) -> None:

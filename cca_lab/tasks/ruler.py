@@ -29,6 +29,33 @@ from cca_lab.tasks.examples import Example, Task
 SENTENCES = ("The road goes on past the last house.", "A line is set after a line.",
              "Nothing new is said here.", "The rest of the day is like the first.",
              "Then all of it starts again.")
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How needles are told and asked for, and the sentences between them."""
+
+    opening: str
+    needle: str  # with {key} and {value}
+    question: str  # with {key}; the value follows
+    questions: str  # with {key} and {count}; the values follow
+    filler: tuple[str, ...]
+
+
+WORDINGS = (
+    Wording("Remember the codes in this text.", "The code for {key} is {value}.",
+            "The code for {key} is", "The {count} codes for {key} are", SENTENCES),
+    Wording("A guard wrote down what happened at the gate.",
+            "At noon {key} came by and showed ticket {value} to the guard.",
+            "When the guard was asked about {key}, he read from his notes: ticket",
+            "When the guard was asked about {key}, he read {count} tickets from his notes:",
+            ("It rained a little, and the wind turned to the west.",
+             "Two carts with apples went through without a stop.",
+             "A dog slept under the bench until a voice called it.",
+             "The clock on the tower was late again.",
+             "Some children asked whether the fair had opened yet.",
+             "In the evening the lamps were lit, and the street grew quiet.")),
+)
 CONSONANTS, VOWELS, SYLLABLES = "bdfgklmnprstvz", "aeiou", 3
 MOST_DIGITS = 18  # random.sample takes ranges up to 2**63
 MOST = 10_000  # needles, names or words of one kind
@@ -58,9 +85,10 @@ def numbers(draw: random.Random, count: int, digits: int) -> list[str]:
     return [str(number) for number in draw.sample(range(10 ** (digits - 1), 10**digits), count)]
 
 
-def haystack(sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
+def haystack(sentences: int, inserted: Sequence[tuple[float, str]],
+             repeated: Sequence[str] = SENTENCES) -> str:
     """Return filler sentences with others inserted at their depths, 0 (first) to 1 (last)."""
-    filler = [SENTENCES[index % len(SENTENCES)] for index in range(sentences)]
+    filler = [repeated[index % len(repeated)] for index in range(sentences)]
     ordered = sorted(inserted, key=lambda pair: pair[0])
     for depth, sentence in ordered[::-1]:  # so that sentences of one depth keep their order
         filler.insert(round(depth * sentences), sentence)
@@ -68,7 +96,7 @@ def haystack(sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
 
 
 def needles(draw: random.Random, place: float | None, sentences: int, *, digits: int,
-            values: int = 1, distractors: int = 0) -> Example:
+            values: int = 1, distractors: int = 0, wording: int = 0) -> Example:
     """Return an example with needles for one key, which is asked for, and for other keys.
 
     Args:
@@ -78,17 +106,19 @@ def needles(draw: random.Random, place: float | None, sentences: int, *, digits:
         digits: digits of a value.
         values: number of needles of the key that is asked for.
         distractors: number of other keys, with one needle each.
+        wording: which of `WORDINGS`.
     """
+    said = WORDINGS[wording]
     key, *others = words(draw, 1 + distractors)
     given = numbers(draw, values + distractors, digits)
     depths = sorted(draw.random() for _ in range(values)) if place is None else [place] * values
     inserted = [(depth, key, value) for depth, value in zip(depths, given, strict=False)]
     inserted += [(draw.random(), other, value)
                  for other, value in zip(others, given[values:], strict=True)]
-    text = haystack(sentences, [(depth, f"The code for {name} is {value}.")
-                                for depth, name, value in inserted])
-    question = f"The code for {key} is" if values == 1 else f"The {values} codes for {key} are"
-    return Example(f"Remember the codes in this text.\n{text}\n{question}", tuple(given[:values]),
+    text = haystack(sentences, [(depth, said.needle.format(key=name, value=value))
+                                for depth, name, value in inserted], said.filler)
+    question = (said.question if values == 1 else said.questions).format(key=key, count=values)
+    return Example(f"{said.opening}\n{text}\n{question}", tuple(given[:values]),
                    depths[0] if place is not None or values == 1 else None)
 
 
@@ -115,6 +145,12 @@ class _Needles(Task):
         check_counts(1, values=values)
         check_counts(0, distractors=distractors)
         check_digits(options["digits"], values + distractors)
+        check_integers(0, wording=options["wording"])
+        check_sizes(wording=(options["wording"], 0, len(WORDINGS) - 1))
+
+    def __str__(self) -> str:
+        # The name is the seed of the examples: those of the first wording stay what they were.
+        return super().__str__().removesuffix(" wording=0")
 
     def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
         """Return an example with `pieces` filler sentences."""
@@ -127,11 +163,13 @@ class NiahSingle(_Needles):
 
     Attributes:
         digits: digits of the value, all of which the model must repeat.
+        wording: 0, or 1 for another one, to ask a model what it was not trained on.
     """
 
     name: ClassVar[str] = "niah_single"
     main: ClassVar[str] = "digits"
     digits: int = 7
+    wording: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,12 +179,14 @@ class NiahMultikey(_Needles):
     Attributes:
         distractors: number of other keys; the paper's first setting has 3.
         digits: digits of a value.
+        wording: as in `NiahSingle`.
     """
 
     name: ClassVar[str] = "niah_multikey"
     main: ClassVar[str] = "distractors"
     distractors: int = 3
     digits: int = 7
+    wording: int = 0
 
 
 @dataclass(frozen=True)
@@ -156,12 +196,14 @@ class NiahMultivalue(_Needles):
     Attributes:
         values: number of needles; the paper's setting has 4.
         digits: digits of a value.
+        wording: as in `NiahSingle`.
     """
 
     name: ClassVar[str] = "niah_multivalue"
     main: ClassVar[str] = "values"
     values: int = 4
     digits: int = 7
+    wording: int = 0
 
 
 @dataclass(frozen=True)

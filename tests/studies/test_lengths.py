@@ -67,6 +67,10 @@ def test_every_mechanism_and_finetuned_models_in_one_file(home, tmp_path):
     assert json.loads(out.read_text()) == again and again["command"]
     with pytest.raises(ValueError, match="entries"):
         study(entries=95).run()
+    named = study(attention=("full",), swapped=('sink={"name": "cca", "sinks": 1}',)).run()
+    assert named["rows"]["sink"]["options"]["sinks"] == 1
+    with pytest.raises(ValueError, match="'sink' with the options .*choose another name"):
+        study(attention=("full",), swapped=('sink={"name": "cca", "sinks": 2}',)).run()
 
 
 def test_a_trained_model_may_not_take_a_mechanisms_name(home, tmp_path):

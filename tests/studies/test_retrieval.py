@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from cca_lab.mechanisms import CCA, KeptHeads
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
@@ -62,6 +63,13 @@ def test_wrong_settings_are_refused(changes, words):
     settings = {"model": MODEL, "group": 8, "window": 16, "steps": 1, "judged": 1} | changes
     with pytest.raises(ValueError, match=words):
         Retrieval(**settings).run()
+
+
+def test_two_seeds_share_no_prompt():
+    """Mutant: the seed is the number of the first prompt, so that two seeds share all but one."""
+    one, other = (Retrieval(model=MODEL, group=8, window=16, length=200, seed=seed).prompts(4, 0)
+                  for seed in (0, 1))
+    assert not any(torch.equal(prompt.ids, again.ids) for prompt in one for again in other)
 
 
 def test_the_best_heads_of_a_file_are_kept(tmp_path):

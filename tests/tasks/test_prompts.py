@@ -26,7 +26,8 @@ from cca_lab.tasks.ruler import (
 from tests.studies import small
 
 ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2), CommonWords(),
-       FrequentWords(), KeyValues(), KeyValues(short=True)]
+       FrequentWords(), KeyValues(), KeyValues(short=True), NiahMultikey(wording=1),
+       NiahMultivalue(values=2, wording=1)]
 PLACED = [task for task in ALL if task.placed]
 
 
@@ -35,11 +36,12 @@ def drawn(task, count=3, length=512, seed=0, place=None):
 
 
 def read_codes(prompt):
-    return re.findall(r"The code for (\w+) is (\d+)\.", prompt)
+    return re.findall(r"(?:The code for|At noon) (\w+) (?:is|came by and showed ticket) (\d+)",
+                      prompt)
 
 
 def read_needles(prompt):
-    asked = re.search(r"codes? for (\w+) (?:is|are)$", prompt).group(1)
+    asked = re.search(r"(?:codes? for|asked about) (\w+)(?: is| are|, he .*)$", prompt).group(1)
     return [value for key, value in read_codes(prompt) if key == asked]
 
 
@@ -217,6 +219,14 @@ def test_wrong_depths_would_be_seen():
     assert not stands_there(FromTheEnd()) and not stands_there(Anywhere())
 
 
+def test_two_wordings_share_no_sentence_and_the_first_keeps_its_examples():
+    """Mutant: the number of the first wording in the seed: recorded prompts are drawn anew."""
+    first, second = (drawn(NiahSingle(wording=number))[0].prompt for number in (0, 1))
+    assert str(NiahSingle()) == "niah_single digits=7"
+    assert str(NiahSingle(wording=1)) == "niah_single digits=7 wording=1"
+    assert not set(re.split(r"[.\n]\s*", first)) & set(re.split(r"[.\n]\s*", second)) - {""}
+
+
 def test_without_a_place_needles_stand_everywhere():
     places = [example.place for example in drawn(NiahSingle(), 40)]
     assert min(places) < 0.15 and max(places) > 0.85
@@ -294,6 +304,8 @@ def test_the_room_is_that_of_the_longest_answer():
     ("niah_single", {"digits": 19}, "digits: got 19"),
     ("niah_multikey", {"distractors": 9, "digits": 1}, "digits: got 1 for 10 different"),
     ("niah_multikey", {"distractors": 10**9}, "distractors: got 1000000000"),
+    ("niah_single", {"wording": 2}, "wording: got 2, wanted 0 to 1"),
+    ("niah_single", {"wording": 0.5}, "wording: got 0.5"),
     ("variable_tracking", {"hops": -1}, "hops: got -1"),
     ("common_words", {"often": 1}, "often: got 1, wanted more than 1"),
     ("common_words", {"common": 9999, "often": 9999}, "common, often: got 9999 and 9999"),

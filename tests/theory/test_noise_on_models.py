@@ -17,7 +17,9 @@ from tests.mutants import theory_noise as wrong
 from tests.studies import small
 
 OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2},
-           "streaming_llm": {"sinks": 1, "recent": 3}}
+           "streaming_llm": {"sinks": 1, "recent": 3},
+           # mutant: a layer gets the heads of all layers
+           "kept_heads": {"kept": [[0], []], "others": {"name": "cca", "group": 3, "window": 4}}}
 IDS = torch.arange(60).view(2, 30) % 37 + 1
 every_place = pytest.mark.parametrize(("name", "site"), [
     (name, site) for name in OPTIONS for site in noise_on_models.sites_of(MECHANISMS[name]())])
