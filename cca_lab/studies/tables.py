@@ -29,6 +29,8 @@ COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
 FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
+# the tokens of a document, by which the table `phases` is ordered
+DOCUMENT = ("A", "map", "drawn", "by", "first name", "surname", "full stop", "line's end")
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
 Row = dict[str, Any]
@@ -96,6 +98,25 @@ def is_variant(trial: Row) -> bool:
     """Return whether a trial has CCA with options that are not in the table `recovery`."""
     return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW}
                                                                     for g in GROUPS]
+
+
+def phases() -> str:
+    """Return the table of the answers with groups of 8, by the token that begins a group."""
+    rows = []
+    for study in results("recovery-*.json"):
+        seeds: dict[str, list[list[float]]] = {}
+        for name, row in study["trials"].items():
+            trial = row["trial"]
+            if (trial["attention"] == "cca" and trial["options"]["group"] == len(DOCUMENT)
+                    and trial["config"]["strategy"] != "none" and trial["reading"]["varied"]):
+                shares = [each["value"] for each in row["exact_match"]["by_offset"]]
+                # behind t tokens of text, a group begins with the token t before a document's end
+                seeds.setdefault(name.rpartition(",")[0], []).append(
+                    [(shares[-token % 8] + shares[-token % 8 + 8]) / 2 for token in range(8)])
+        rows += [[f"`{study['model']}`", spoken(name), str(len(each)),
+                  *(percent(sum(column) / len(each)) for column in zip(*each, strict=True))]
+                 for name, each in seeds.items()]
+    return table(["model", "attention", "seeds", *DOCUMENT], rows)
 
 
 def finding() -> str:
@@ -319,6 +340,7 @@ def wire_plan() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "finding": finding, "models": models, "recovery": recovery, "variants": variants,
+    "phases": phases,
     "attention": attention, "compare": compare, "decode": decode, "model": model,
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept,
     "wire": wire, "wire-plan": wire_plan, "families": families}

@@ -10,7 +10,9 @@ from functools import lru_cache
 import pytest
 import torch
 
+from cca_lab.attention import pool_groups
 from cca_lab.files import models_folder
+from cca_lab.mechanisms import CCA as CCAAttention
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.evaluate import exact_match
@@ -61,3 +63,29 @@ def test_a_model_trained_on_aligned_documents_is_found_out():
     assert aligned.overall.value > MEAN  # the score that it was taken for a recovery by
     assert not recovered(mutant, task)
     assert not recovered(swap_attention(base, "cca", **CCA), task)
+
+
+@pytest.mark.slow
+def test_a_judge_from_the_next_document_weighs_the_answer_least(monkeypatch):
+    """Groups that begin with a surname are judged by the next first name: the weakest phase.
+
+    Mutant: plain means as cores, for which all phases are alike.
+    """
+    model, tokenizer = load_pretrained(models_folder() / "gpt2-mini-cca")
+    task, weights = MultiDocumentQA(tokenizer), []
+    attend = CCAAttention.attention
+
+    def recording(self, query, key, value, **keywords):
+        weights.append(pool_groups(query, key, key, self.group, scale=keywords["scale"],
+                                   return_phi=True, backend="torch")[2])
+        return attend(self, query, key, value, **keywords)
+
+    monkeypatch.setattr(CCAAttention, "attention", recording)
+    shares = []
+    for offset in range(8):  # of a document's last tokens before the others
+        weights.clear()
+        documents = task.batch(4, 480, torch.Generator().manual_seed(offset), 0.5).input_ids
+        model(torch.cat([documents[:, 8 - offset:8], documents], dim=1))
+        # of the surname, a document's sixth token, in groups of documents alone, in layer 1
+        shares.append(float(weights[1][:, :, 2:40, (offset + 5) % 8].mean().detach()))
+    assert shares.index(min(shares)) == 3 and shares[3] < 0.6 < sorted(shares)[1]
