@@ -18,12 +18,18 @@ Papers = Annotated[Path | None,
                                      "dga.txt, lococo.txt), to look each quotation up.")]
 
 
+Restate = Annotated[list[str] | None,
+                    typer.Option(metavar="ID", show_default="none",
+                                 help="Claim whose statement was changed on purpose; repeatable.")]
+
+
 @app.command()
-def verify(ids: Ids = None, explain: Explain = False, papers: Papers = None) -> int:
+def verify(ids: Ids = None, explain: Explain = False, papers: Papers = None,
+           restate: Restate = None) -> int:
     """Verify the papers' theorems and numbers, and write the ledger of claims."""
     from cca_lab.theory.verify import verify as run
 
-    failed = run(ids or (), explain=explain, papers=papers)
+    failed = run(ids or (), explain=explain, papers=papers, restate=restate or ())
     return 1 if failed else 0
 
 

@@ -62,6 +62,7 @@ class Hypothesis:
 
     words: str  # to follow "holds if"
     accepts: Callable[..., bool]  # whether a case of the check, as that describes it, satisfies it
+    assumed: str  # where a reader of the paper could have taken it from; else the claim is false
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,6 @@ class Claim:
         quote: the paper's words, one or several pieces; "" for none only where `place` is a table.
         reading: what we take them to mean, in our words, in the most charitable way.
         printed: the subject as printed: a function, a number, an implementation.
-        verdict: HOLDS: `check` accepts `printed`. HOLDS_IF: `check` refutes it on all cases,
-            accepts it on those that `hypothesis` accepts, and refutes it on the others. DEPENDS:
-            `check` accepts some of `models` and refutes others, as declared. INCONSISTENT: `check`
-            accepts each of `sides`, two or more places of the paper, and refutes `printed`, which
-            joins them. FALSE: `check` refutes `printed`, and nothing of the above.
         strength: what stands behind the verdict.
         proof: why the corrected statement holds, or why the printed one fails, in a few lines.
         corrected: the repaired subject, which `check` accepts on all cases; None if it holds.
@@ -124,7 +120,6 @@ class Claim:
     reading: str
     printed: Any
     check: Callable[..., Outcome]
-    verdict: Verdict
     strength: Strength
     proof: str
     corrected: Any | None = None
@@ -147,6 +142,23 @@ class Claim:
             raise ValueError(f"{self.id}: {problem}")
 
     @property
+    def verdict(self) -> Verdict:
+        """The verdict, which follows from what is judged; `contradictions` says if it is not so.
+
+        INCONSISTENT: `check` accepts each of `sides`, two or more places of the paper, and refutes
+        `printed`, which joins them. DEPENDS: it accepts some of `models` and refutes others, as
+        declared. HOLDS_IF: it refutes `printed` on all cases, accepts it on those of `hypothesis`,
+        and refutes it on the others. FALSE: it refutes `printed`. HOLDS: it accepts `printed`.
+        """
+        if self.sides:
+            return Verdict.INCONSISTENT
+        if self.models:
+            return Verdict.DEPENDS
+        if self.hypothesis:
+            return Verdict.HOLDS_IF
+        return Verdict.HOLDS if self.corrected is None else Verdict.FALSE
+
+    @property
     def quotes(self) -> tuple[str, ...]:
         """The pieces of the quote."""
         pieces = (self.quote,) if isinstance(self.quote, str) else self.quote
@@ -155,7 +167,7 @@ class Claim:
 
 def problems(claim: Claim) -> Iterable[str]:
     """Say what a claim lacks, or has too much, for its verdict."""
-    verdict, holds = claim.verdict, claim.verdict is Verdict.HOLDS
+    holds = claim.verdict is Verdict.HOLDS
     if claim.paper not in PAPERS:
         yield f"paper is {claim.paper!r}; it must be one of {', '.join(PAPERS)}"
     for name in ("place", "reading", "proof"):
@@ -168,16 +180,15 @@ def problems(claim: Claim) -> Iterable[str]:
     if holds and (claim.repair or claim.weight or claim.root or claim.repaired):
         yield "it holds, so repair, repaired, weight and root must be empty"
     if not holds and not (claim.repair and claim.weight and claim.corrected is not None):
-        yield (f"the verdict is '{verdict}', so repair and corrected must say what holds instead, "
-               "and weight how much it matters")
+        yield (f"the verdict is '{claim.verdict}', so repair and corrected must say what holds "
+               "instead, and weight how much it matters")
     if (claim.corrected is None) != (claim.repaired is None) and not holds:
         yield "repaired must say what stands behind the repair"
-    wanted = {Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models",
-              Verdict.INCONSISTENT: "sides"}
-    for kind, name in wanted.items():
-        if bool(getattr(claim, name)) != (verdict is kind):
-            yield (f"{name} goes with the verdict '{kind}' and only with it; the verdict is "
-                   f"'{verdict}'")
+    if sum(map(bool, (claim.hypothesis, claim.models, claim.sides))) > 1:
+        yield "hypothesis, models and sides are three verdicts; give one of them"
+    if claim.hypothesis and not claim.hypothesis.assumed:
+        yield ("assumed is empty; say where a reader could have taken the hypothesis from, or "
+               "leave it out: then the claim is false")
     if claim.models and len({accepted for _, accepted in claim.models.values()}) < 2:
         yield "models must name one that the check accepts and one that it refutes"
     if claim.sides and len(claim.sides) < 2:

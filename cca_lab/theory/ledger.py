@@ -18,13 +18,13 @@ from cca_lab.theory.claim import (
     Outcome,
     Strength,
     Subjects,
-    Verdict,
     Weight,
     contradictions,
     judge,
 )
-from cca_lab.theory.pages import counted, errata_page
-from cca_lab.theory.quotes import fingerprint, one_line
+from cca_lab.theory.pages import committed
+from cca_lab.theory.published.printed import TABLES
+from cca_lab.theory.quotes import digest, fingerprint, one_line
 
 WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga")  # its files, in order
@@ -38,11 +38,13 @@ MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
     "cost": ("pairs", "dga", "prefill"),
     "published": ("printed", "sentences"),
 }
-TEXTS = ("paper", "place", "reading", "proof", "repair", "root", "hypothesis")
+TEXTS = ("paper", "place", "reading", "proof", "repair", "root",
+         "hypothesis", "assumed")  # the last two say one thing
 FIELDS: dict[str, Any] = {  # the type of each field in TOML
-    **dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str),
+    **dict.fromkeys((*TEXTS, "strength", "weight", "repaired", "example"), str),
     "quote": (str, list), "sides": list, "models": dict, "formula": bool,
 }
+FOUND = ("evidence", "numbers", "error", "inside", "corrected", "machine", "contradictions")
 DIGITS = 4  # significant digits in a record: equal on different machines
 
 
@@ -99,18 +101,20 @@ def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
         raise ValueError(f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis "
                          f"{texts['hypothesis']!r} in words are not those of its check; give each "
                          "its subject")
-    hypothesis = Hypothesis(texts["hypothesis"], code.within) if code.within else None
+    hypothesis = None
+    if code.within:
+        hypothesis = Hypothesis(texts["hypothesis"], code.within, texts["assumed"])
     accepted = zip(models.items(), code.models, strict=True)
     return Claim(id=name, quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)),
                  check=code.check, printed=code.printed, corrected=code.corrected,
-                 hypothesis=hypothesis, machine=code.machine, verdict=Verdict(facts["verdict"]),
+                 hypothesis=hypothesis, machine=code.machine,
                  strength=Strength(facts["strength"]),
                  weight=Weight(facts["weight"]) if "weight" in facts else None,
                  repaired=Strength(facts["repaired"]) if "repaired" in facts else None,
                  models={model: (subject, wanted) for (model, wanted), subject in accepted},
                  sides=dict(zip(sides, code.sides, strict=True)), example=facts.get("example", ""),
                  formula=facts.get("formula", False),
-                 **{field: texts[field] for field in TEXTS if field != "hypothesis"})
+                 **{field: texts[field] for field in TEXTS[:-2]})
 
 
 @cache
@@ -177,6 +181,7 @@ def record(claim: Claim, judgement: Judgement) -> dict[str, Any]:
             "numbers": {name: rounded(value) for name, value in printed.numbers.items()},
             "error": None if printed.error is None else rounded(printed.error),
             "hypothesis": claim.hypothesis.words if claim.hypothesis else None,
+            "assumed": claim.hypothesis.assumed if claim.hypothesis else None,
             "inside": _evidence(judgement.inside), "models": models,
             "sides": {name: outcome.evidence for name, outcome in judgement.sides.items()},
             "repair": claim.repair, "repaired": claim.repaired.value if claim.repaired else None,
@@ -200,6 +205,27 @@ def rounded(value: float | int | str) -> float | int | str:
     return round(float(value), DIGITS - 1 - floor(log10(abs(value))))
 
 
+def restated(records: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Return, by id, what is stated otherwise than before: all but what the checks found.
+
+    Both are records of all claims; a claim that is new or gone is stated otherwise too.
+    """
+    old, new = ({record["id"]: {name: stated(name, value) for name, value in record.items()
+                                if name not in FOUND} for record in each}
+                for each in (before, records))
+    changed = {name: [field for field in {**old.get(name, {}), **new.get(name, {})}
+                      if old.get(name, {}).get(field) != new.get(name, {}).get(field)]
+               for name in {**old, **new}}
+    return {name: ", ".join(fields) for name, fields in changed.items() if fields}
+
+
+def stated(field: str, value: Any) -> Any:
+    """Return what a field of a record states: of models and sides the names, not the evidence."""
+    if field == "models":
+        return {name: seen["accepted"] for name, seen in value.items()}
+    return list(value) if field == "sides" else value
+
+
 def failures(records: Iterable[dict[str, Any]]) -> list[str]:
     """Return the ids whose findings contradict the published label."""
     return [record["id"] for record in records if record["contradictions"]]
@@ -209,16 +235,20 @@ def paths() -> dict[str, Path]:
     """Return where the ledger's files lie: records, schema, quotations found, and pages."""
     docs, results = repository() / "docs", results_folder()
     return {"records": results / "claims.json", "schema": results / "claims.schema.json",
-            "found": results / "quotes.json", "errata": docs / "claims" / "errata.md",
-            "overview": docs / "claims" / "index.md"}
+            "found": results / "quotes.json", "errata": docs / "claims" / "errata.md"}
+
+
+def stored() -> list[dict[str, Any]]:
+    """Return the records of the committed ledger."""
+    records: list[dict[str, Any]] = json.loads(paths()["records"].read_text(encoding="utf-8"))
+    return records
 
 
 def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
     """Return the text of every file that the ledger writes."""
     files = paths()
     return {files["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
-            files["errata"]: errata_page(records),
-            files["overview"]: counted(files["overview"].read_text(encoding="utf-8"), records)}
+            **committed(files["errata"].parent, records)}
 
 
 def write(records: list[dict[str, Any]]) -> list[Path]:
@@ -232,9 +262,10 @@ def write(records: list[dict[str, Any]]) -> list[Path]:
 
 
 def write_found(claims: Iterable[Claim]) -> Path:
-    """Record that the quotations were found in the papers, each at its place; return the path."""
+    """Record that quotations and tables were found in the papers, in place; return the path."""
     path = paths()["found"]
     with replacing(path) as temporary:
         digests = {claim.id: fingerprint(claim) for claim in claims}
+        digests["tables"] = digest(str(TABLES))
         temporary.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8", newline="\n")
     return path

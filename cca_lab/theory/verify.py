@@ -15,18 +15,20 @@ from cca_lab.reporting import training_progress
 from cca_lab.theory import ledger, quotes
 from cca_lab.theory.claim import Claim, Verdict
 from cca_lab.theory.pages import strength, tally
+from cca_lab.theory.published.printed import TABLES
 
 COLOURS = {Verdict.HOLDS: "green", Verdict.HOLDS_IF: "yellow", Verdict.DEPENDS: "yellow",
            Verdict.INCONSISTENT: "red", Verdict.FALSE: "red"}
 NARROWEST = 160  # columns; in less, the table of eight facts per claim is not readable
 
 
-def verify(ids: Sequence[str] = (), *, explain: bool = False,
-           papers: Path | None = None) -> list[str]:
+def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | None = None,
+           restate: Sequence[str] = ()) -> list[str]:
     """Check claims, all for no ids, print the findings, write the ledger if all claims agree.
 
-    Quotations are looked up in `papers`, the folder of the papers' texts. Returns the ids whose
-    findings contradict the published verdict, and the problems of the quotations.
+    Quotations and tables are looked up in `papers`, the folder of the papers' texts. A claim that
+    is stated otherwise than in the ledger is not written unless its id is in `restate`. Returns the
+    ids whose findings contradict the published verdict, and all other problems.
     """
     claims = ledger.select(ids)
     console = Console()
@@ -35,6 +37,7 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False,
     texts = quotes.read(papers) if papers else {}
     misquoted = [problem for claim in claims if papers
                  for problem in quotes.problems(claim, texts[claim.paper])]
+    misquoted += quotes.miscopied(TABLES, texts) if papers else []
     for problem in misquoted:
         console.print(problem, style="bold red", highlight=False, markup=False)
     without = missing("proofs") if any(claim.machine for claim in claims) else []
@@ -51,6 +54,12 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False,
         console.print(table(records))
     console.print(summary(records), highlight=False)
     failed = ledger.failures(records)
+    if not ids and in_clone():
+        changed = ledger.restated(records, ledger.stored())
+        failed += [f"{name}: stated otherwise ({fields}); if you mean it, --restate {name}"
+                   for name, fields in changed.items() if name not in restate]
+        for problem in failed:
+            console.print(problem, style="bold red", highlight=False, markup=False)
     if not ids and not failed and not misquoted and not without and in_clone():
         written = ledger.write(records) + ([ledger.write_found(claims)] if papers else [])
         console.print(f"written: {len(written)} files, from {written[0].name} to "

@@ -37,12 +37,12 @@ def segments_from_zero(n, block):
 
 def without_last_member(order, members):
     """The judge's own key is left out."""
-    return list(members[:-1])
+    return list(members[:-1]), [members[-1]]
 
 
 def positions_as_tokens(order, members):
     """The slice is taken from K', but with token indices: other tokens stand at those positions."""
-    return list(order[members[0] : members[-1] + 1])
+    return list(order[members[0] : members[-1] + 1]), [members[-1]]
 
 
 def any_partition(tokens, size):
@@ -119,13 +119,14 @@ BROKEN = {
     "LC.first": never_fewer_than_slots,
     "D1.likelihood": each_continuation_once,
     "D1.alg2": (dga.all_members, dga.times),
-    "D1.eq14": without_last_member,
+    "D1.eq12": lambda row, last: row - row % 3 - 1,  # of the group before
+    "D1.eq14": ((without_last_member,), True, True),
     "D1.eq15": dealt_partition,
     "D1.eq16": blocks_by_length,
     "D1.bias": (accumulated, PLANTED_AND_EVEN),
     "D1.norm": lambda i, length: length - i,  # the token's own row left out
 }
 ALSO_BROKEN = [("D1.alg2", (dga.any_member, dga.times)), ("LC.eq5", values_from_the_next_slot),
-               ("D1.eq16", next_query), ("D1.eq14", positions_as_tokens),
+               ("D1.eq16", next_query), ("D1.eq14", ((positions_as_tokens,), True, True)),
                ("D1.eq15", any_partition), ("LC.eq7", relu_ratio),
                ("LC.segments", whole_block), ("D1.bias", (accumulated, PLANTED_AND_EVEN[:1]))]

@@ -184,7 +184,6 @@ def test_the_first_compression_of_the_paper_s_sizes():
      {"z": 0, "other": 1, "m": 1}),
     (papers.segments_cut, lococo.exact_segment, lococo.printed_segment, {"t": 1}),
     (papers.segments_cut, lococo.exact_segment, wrong.segments_from_zero, {"t": 0}),
-    (papers.past_of_a_row, lococo.columns_seen, lambda i, block: i % block + 1, {"i": 1, "B": 1}),
 ])
 def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(
         prove, right, slip, smallest):

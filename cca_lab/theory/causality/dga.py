@@ -152,38 +152,51 @@ def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(t + 1 for t in tokens)
 
 
-def sliced(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Eq. 14 as printed: the keys K_[min G : max G] of the text give the weights of group G.
+# What Eq. 14 reads for a group with one meaning of its index set: the tokens of its keys, and that
+# of its query. `order` has the tokens as in K', the focal ones in front.
+Read = Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]]
 
-    `order` has the tokens as in K', the focal ones in front.
+
+def in_text(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Eq. 14 where G holds places in the text, as in Q_max G."""
+    return list(range(members[0], members[-1] + 1)), [members[-1]]
+
+
+def in_front(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Eq. 14 where G holds places in K', as in its sums over K'_j."""
+    first, last = order.index(members[0]), order.index(members[-1])
+    return list(order[first : last + 1]), [last]
+
+
+def gathered(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The keys K_G, a gather, and the last member's query."""
+    return list(members), [members[-1]]
+
+
+def check_members(subject: tuple[Sequence[Read], bool, bool]) -> Outcome:
+    """Judge whether, in one of the meanings, m members are the keys and the last one is the query.
+
+    The subject says whether keys and query are judged. Focal sets of 7 tokens, m <= 3.
     """
-    return list(range(members[0], members[-1] + 1))
-
-
-def sliced_in_front(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Eq. 14 with K' for K: G holds positions in K', as in its sums."""
-    return list(order[order.index(members[0]) : order.index(members[-1]) + 1])
-
-
-def gathered(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """The keys K_G, a gather."""
-    return list(members)
-
-
-def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> Outcome:
-    """Judge whether the keys weighing a group are its m members: focal sets of 7 tokens, m <= 3."""
-    keyed = []
+    meanings, *judged = subject
+    cases = []
     for size, chosen in product((1, 2, 3), _subsets(7)):
         focal, groups = cut(7, chosen, size)
         order = [*focal, *(t for members in groups for t in members)]
-        keyed += [(members, keys(order, members)) for members in groups]
-    wrong = [(members, got) for members, got in keyed if got != list(members)]
-    if not wrong:
-        return Outcome(True, f"m keys for each of {len(keyed)} groups", {"groups": len(keyed)})
-    members, got = min(wrong, key=lambda pair: (len(pair[0]), pair))
-    return Outcome(False, f"group {_from_one(members)}: {len(got)} keys {_from_one(got)} for "
-                   f"{len(members)} members; wrong for {len(wrong)} of {len(keyed)} groups",
-                   {"groups": len(keyed), "wrong": len(wrong)})
+        cases += [(order, members) for members in groups]
+    told = []
+    for meaning in meanings:
+        wrong: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+        for order, members in cases:
+            for asked, got, wanted in zip(judged, meaning(order, members),
+                                          (list(members), [members[-1]]), strict=True):
+                if asked and got != wanted:
+                    wrong.append((len(members), _from_one(members), _from_one(got)))
+        if not wrong:
+            return Outcome(True, f"right for each of {len(cases)} groups", {"groups": len(cases)})
+        _, group, read = min(wrong)
+        told.append(f"{meaning.__name__.replace('_', ' ')}: group {group} reads {read}")
+    return Outcome(False, "; ".join(told), {"groups": len(cases)})
 
 
 def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
@@ -209,12 +222,28 @@ def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Grou
     return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
 
 
+def check_one_matrix(row_of: Callable[[int, int], int]) -> Outcome:
+    """Judge which row's K^c a row reads (Eq. 15): it must hold the row's own group, L = 12, m = 3.
+
+    `row_of(row, last)` is the row whose K^c stands in the K^group that the row reads.
+    """
+    for row in range(12):
+        read = row_of(row, 11) // 3  # without focal tokens, group z has the tokens 3z to 3z + 2
+        if read != row // 3:
+            return Outcome(False, f"row {row + 1} stands in group {row // 3 + 1}, and K^c holds "
+                                  f"the tokens of group {read + 1}")
+    return Outcome(True, "each of 12 rows reads the tokens of its own group")
+
+
 SUBJECTS = {
+    "D1.eq12": Subjects(check_one_matrix, lambda row, last: last, corrected=lambda row, last: row),
     "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
                         machine=partial(papers.members_read_once, member_reads,
                                         (all_members, minus))),
-    "D1.eq14": Subjects(check_members, sliced, corrected=gathered,
-                        models=(sliced, sliced_in_front)),
+    "D1.eq14": Subjects(check_members, ((in_text, in_front), True, True),
+                        corrected=((gathered,), True, True),
+                        sides=(((in_text, in_front), True, False),
+                               ((in_text, in_front), False, True))),
     # the only partition that Algorithm 2, step 4, allows
     "D1.eq15": Subjects(check_nearest_group,
                         lambda tokens, size: [consecutive_partition(tokens, size)],

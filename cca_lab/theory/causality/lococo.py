@@ -187,11 +187,9 @@ SUBJECTS = {
     "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
     "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
                        within=lambda row: sum(row) != 0),
-    "LC.segments": Subjects(check_segment_attention, segment_attention,
-                            machine=partial(papers.past_of_a_row, columns_seen)),
+    "LC.segments": Subjects(check_segment_attention, segment_attention),
     "LC.alg1": Subjects(check_segments, printed_segment, corrected=exact_segment,
                         machine=partial(papers.segments_cut, exact_segment)),
     "LC.first": Subjects(check_columns, all_slots,
-                         corrected=lambda slots, block, cached: cached + block,
-                         within=lambda size: size[0] % size[1] == 0),
+                         corrected=lambda slots, block, cached: cached + block),
 }

@@ -217,7 +217,31 @@ def check_overhead(setting: Setting) -> Outcome:
                    f"its attention", {"percent": 100 * share, "to attention": to_attention})
 
 
+def check_inputs(new_key: Callable[[int, int], Fraction | int]) -> Outcome:
+    """Judge "the new key depends on keys alone" (Eq. 3), with other values beside the same keys."""
+    seen = {new_key(1, value) for value in range(1, 4)}
+    return Outcome(len(seen) == 1, f"from the key 1 and the values 1, 2, 3 come the new keys "
+                                   f"{', '.join(map(str, sorted(seen)))}")
+
+
+def by_eq6(key: int, value: int) -> Fraction:
+    """The new key from two entries, weights of Eq. 6 and 7 with a kernel of one tap that adds."""
+    weights = (Fraction(key + value), Fraction(1))  # the other entry has the key 0 and the value 1
+    return weights[0] * key / sum(weights)
+
+
+def check_informed(width: int) -> Outcome:
+    """Judge "globally informed": the first entry's W of Eq. 6 depends on all 128 + 512 entries."""
+    entries = 128 + 512
+    unseen = max(0, entries - 1 - width // 2)
+    return Outcome(not unseen, f"width {width}: the first entry's weights, before the sum of Eq. "
+                               f"7, do not depend on {unseen} of {entries} entries",
+                   {"unseen": unseen})
+
+
 SUBJECTS = {
+    "LC.eq3": Subjects(check_inputs, by_eq6, corrected=lambda key, value: by_eq6(key, 0)),
+    "LC.global": Subjects(check_informed, KERNEL, corrected=2 * (128 + 512) - 1),
     "LC.evict": Subjects(check_operator, keys_alone, corrected=keys_and_scores,
                          models=(keys_alone, keys_and_scores)),
     "LC.conv": Subjects(check_convolution, keys_and_values, corrected=keys_values_scores,

@@ -108,9 +108,3 @@ def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
                 "no token twice": (within(n) & within(other)).implies(n == other)}
 
     return prove(demand("segments", known, statement))
-
-
-def past_of_a_row(seen: Callable[[Any, Any], Any]) -> Outcome:
-    """Prove that row i, from 0, reads i + 1 columns of cache and block, for any block (LoCoCo)."""
-    i, block = integers("i B")
-    return prove(demand("columns of a row", [i >= 0, block >= 1], lambda: seen(i, block) == i + 1))

@@ -270,9 +270,8 @@ def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float
 SUBJECTS = {
     "T2.eq14": Subjects(check_pooled, Pooled(no_more), corrected=Pooled(pooled_logit_factor),
                         models=(Pooled(no_more, FLAT), Pooled(no_more, PEAKED))),
-    "T2": Subjects(check_reduction, Reduction(factor_printed), corrected=Reduction(factor),
-                   models=tuple(Reduction(factor_printed, (model,))
-                                for model in ("shared", "weights", "mean", "pooled"))),
+    "T2": Subjects(check_reduction, Reduction(factor_printed, ("weights", "mean")),
+                   corrected=Reduction(factor)),
     "T2.shared": Subjects(check_shared, shared_by_lemma2, corrected=shared_variance,
                           within=lambda case: len(case[0]) > case[1]),
 }
