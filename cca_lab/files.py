@@ -83,7 +83,7 @@ def check_file(path: Path, name: str = "out") -> Path:
     if _is_there(path, name) and path.is_dir():
         raise ValueError(f"{name}: {path} is a folder, wanted a file; add a file's name")
     _check_ordinary(path, name)
-    _check_writable(path.parent, path, name)
+    _check_writable(path.resolve().parent, path, name)
     return path
 
 
@@ -108,11 +108,14 @@ def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, which replaces it unless an error ends the block.
 
+    A link stays one: the file that it names is replaced.
+
     Raises:
         ValueError: for a device, a pipe or a socket, which a file would replace for all who use it,
             and for a name that is too long.
     """
     _check_ordinary(path)
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)  # overwrites what a killed command left
     try:
@@ -161,7 +164,7 @@ def _check_ordinary(path: Path, name: str = "out") -> None:
     if path.exists() and not path.is_file():
         raise ValueError(f"{name}: {path} is a device, a pipe or a folder, wanted a file; "
                          "choose another name")
-    length = len(os.fsencode(_temporary(path).name))
+    length = len(os.fsencode(_temporary(path.resolve()).name))
     if length > LONGEST_NAME:
         raise ValueError(f"{name}: {path.name[:20]}... is {length - LONGEST_NAME} bytes too long "
                          "for a file's name; choose a shorter one")

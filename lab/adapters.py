@@ -390,12 +390,18 @@ def a7_5(x: torch.Tensor, block: int) -> torch.Tensor:
 
 
 def a7_6(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor, out: torch.Tensor,
+         scale: float, block_rows: int, block_columns: int) -> torch.Tensor:
+    """one_interval: Return out (L + block_rows, D) with its first L rows replaced."""
+    raise NotImplementedError
+
+
+def a7_7(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor, out: torch.Tensor,
          scale: float, cap: float | None, block_rows: int, block_columns: int) -> torch.Tensor:
     """attention: Return out (H, L + block_rows, D) with its first L rows replaced."""
     raise NotImplementedError
 
 
-def a7_7(length: int, group: int, window: int, block_rows: int, block_columns: int) -> int:
+def a7_8(length: int, group: int, window: int, block_rows: int, block_columns: int) -> int:
     """tiles_read: Return the number of tiles that all blocks of rows of one head read."""
     raise NotImplementedError
 

@@ -33,6 +33,17 @@ def test_what_is_no_file_is_never_replaced(tmp_path, kind, opening, monkeypatch)
     assert not stat.S_ISREG(path.stat().st_mode)
 
 
+def test_a_link_to_a_file_stays_a_link(tmp_path):
+    """The mutant that renames over the link leaves the old file behind, where others read it."""
+    path, target = tmp_path / "link.json", tmp_path / "elsewhere" / "file.json"
+    path.symlink_to(target)
+    for text in ("no file yet", "a file"):
+        write(check_file(path))
+        assert path.is_symlink() and target.read_text() == "written"
+        target.write_text(text)
+    assert [each.name for each in target.parent.iterdir()] == ["file.json"]
+
+
 def test_a_name_is_refused_before_the_work_exactly_if_it_cannot_be_written(tmp_path):
     """The mutant without the check accepts names of 250 to 255 bytes, and fails after the work."""
     for length in range(240, 260):

@@ -22,9 +22,18 @@ Marks = Annotated[Path | None, typer.Option(help="Folder for marks and pages.",
                                             show_default="marks/ beside FOLDER")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Submissions at a time.",
                                           show_default="half the cores")]
-Gradebook = Annotated[Path | None,
-                      typer.Option(help="nbgrader's database to write the marks into, too.")]
+Gradebook = Annotated[Path | None, typer.Option(help="nbgrader's database: marks go into it, and a "
+                                                "person's points come from it.")]
 Graded = Annotated[Path, typer.Argument(metavar="MARKS", help="The folder that `grade` wrote.")]
+Student = Annotated[str | None, typer.Option(help="One student's folder, which is graded again.",
+                                             show_default="all that changed")]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Grade without bubblewrap, too, where a "
+                                      "submission owns this account: its files, and all marks.")]
+Feedback = Annotated[Path | None, typer.Option(help="Copy each student's page to FOLDER/STUDENT/.",
+                                               metavar="FOLDER")]
+Zip = Annotated[Path | None, typer.Option(help="The zip to write.",
+                                          show_default="otter/ASSIGNMENT.zip in the course")]
+Part = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="Such as a5.")]
 Check = Annotated[bool, typer.Option("--check",
                                      help="Write nothing; fail if something is not current.")]
 Adapters = Annotated[bool, typer.Option("--adapters", help="Write adapters.py anew, too.")]
@@ -42,24 +51,31 @@ def check(file: File, only: Only = None, task: Task = None, folder: Course = Non
 
 @course.command()
 def grade(submitted: Submitted, out: Marks = None, only: Only = None, jobs: Jobs = None,
-          gradebook: Gradebook = None, folder: Course = None) -> int:
-    """Grade a class; what was graded before and did not change is kept."""
+          gradebook: Gradebook = None, student: Student = None, unsafe: Unsafe = False,
+          folder: Course = None) -> int:
+    """Grade a class; what was graded before and did not change is kept.
+
+    Who is missing is told by students.csv in the course's folder, who is late by deadlines.csv.
+    """
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
     named = submitted.name not in ("", "..")  # beside "." is outside it
     beside = (submitted if named else submitted.resolve()).parent / "marks"
     whole = front.grade_class(submitted, out or beside,
-                              folder or course_folder(), only, jobs, gradebook)
+                              folder or course_folder(), only, jobs, gradebook,
+                              student=student, unsafe=unsafe)
     return 0 if whole else 1
 
 
 @course.command()
-def report(out: Graded) -> None:
-    """Write the tables and pages again from what was graded."""
+def report(out: Graded, gradebook: Gradebook = None, feedback: Feedback = None,
+           folder: Course = None) -> None:
+    """Write the tables and pages again from what was graded, and hand the pages back."""
     from cca_lab.course import front
+    from cca_lab.files import course_folder
 
-    front.write_reports(out)
+    front.write_reports(out, folder or course_folder(), gradebook, feedback)
 
 
 @course.command()
@@ -80,3 +96,12 @@ def solutions(only: Only = None, folder: Course = None) -> None:
     from cca_lab.files import course_folder
 
     front.make_solutions(folder or course_folder(), only)
+
+
+@course.command()
+def otter(assignment: Part, out: Zip = None, folder: Course = None) -> None:
+    """Make an assignment's zip for otter-grader, such as on Gradescope."""
+    from cca_lab.course import front
+    from cca_lab.files import course_folder
+
+    front.make_otter(folder or course_folder(), assignment, out)

@@ -187,8 +187,8 @@ def check_course() -> Iterator[Check]:
 
     kind = sandbox.best()
     yield Check("course sandbox", OK if kind == "bubblewrap" else WARN, kind, ""
-                if kind == "bubblewrap" else ("for grading only: install bubblewrap (Linux), so "
-                                              "that submissions cannot read this account's files"))
+                if kind == "bubblewrap" else ("for grading only: install bubblewrap (Linux); "
+                                              "without it a submission owns this account"))
     browser = chromium()
     yield Check("course browser", OK,
                 browser or "no Chromium: the test of the course in a browser is skipped")

@@ -3,24 +3,31 @@
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from cca_lab.course import grading, release, reports, sandbox
+from cca_lab.course import classlist, grading, release, reports, sandbox, similar
 from cca_lab.course.cell import lines_of
+from cca_lab.course.compare import many
 from cca_lab.course.grading import Record
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of, chosen, task_of
-from cca_lab.course.tasks import Assignment
+from cca_lab.course.tasks import Assignment, GraderError
 from cca_lab.files import check_folder, held
 
+ALIKE = 0.8  # of two submissions, which are then named; others stand in the table
+SAID = 20  # pairs that are named at most
 console = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def say(text: str) -> None:
-    """Print a text; bytes in it that are no UTF-8, such as of a path, are escaped."""
-    console.print(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    """Print a text; bytes of a path that are no UTF-8, and codes for terminals, are escaped."""
+    text = "".join(sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1]
+                   for sign in text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    console.print(text)
 
 
 def check_file(path: Path, course: Path, only: str | None = None, task: str | None = None) -> bool:
@@ -44,8 +51,9 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
             raise ValueError(f"task: got {task}, which is no task of {path.name}")
     whole = True
     for assignment in assignments:
-        record = grading.grade(assignment, path.parent, released(course, assignment), None,
-                               path=path)
+        with failing_in_a_line():
+            record = grading.grade(assignment, path.parent, released(course, assignment), None,
+                                   path=path)
         findings = [finding for task in record["tasks"] for finding in task["findings"]]
         if len(assignments) > 1 and all(finding["unwritten"] for finding in findings):
             continue
@@ -53,6 +61,15 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
         whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
                                                       for finding in findings)
     return whole
+
+
+@contextmanager
+def failing_in_a_line() -> Iterator[None]:
+    """Let a failure of the grader itself end a command as any other error does."""
+    try:
+        yield
+    except GraderError as error:
+        raise ValueError(f"grader: {error}; try again") from error
 
 
 def need_posix() -> None:
@@ -103,21 +120,30 @@ def progress(assignment: Assignment, record: Record) -> list[str]:
         if unseen := task["points"] - sum(finding["points"] for finding in task["findings"]):
             lines.append(f"       not shown ({unseen})")
     unseen = sum(task.unseen for task in assignment.tasks)
-    more = f", and a person gives {assignment.read} more" if assignment.read else ""
-    return [*lines, f"{record['earned']:g} of {assignment.points} points; {unseen} of the "
-            f"{assignment.points} are behind tests that are not shown{more}. Marks are given on "
-            "other inputs."]
+    verb = "is" if unseen == 1 else "are"
+    hidden = (f"; {unseen} of the {assignment.points} {verb} behind tests that are not shown"
+              if unseen else "")
+    more = f"; a person gives {assignment.read} more" if assignment.read else ""
+    return [*lines, f"{record['earned']:g} of {many(assignment.points, 'point')}{hidden}{more}. "
+            "Marks are given on other inputs."]
 
 
 def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None,
-                jobs: int | None = None, gradebook: Path | None = None) -> bool:
+                jobs: int | None = None, gradebook: Path | None = None, *,
+                student: str | None = None, unsafe: bool = False) -> bool:
     """Grade a folder of submissions and write the reports; True if no grading of ours failed.
 
-    `jobs` submissions at a time, by default half the cores; marks go into nbgrader's database
-    `gradebook` too, if one is given.
+    Args:
+        submitted, out, course: folders of the submissions, the marks and the course.
+        only: one assignment.
+        jobs: submissions at a time, by default half the cores.
+        gradebook: nbgrader's database, into which marks go too.
+        student: the only one to be graded, again if need be.
+        unsafe: whether to go on without bubblewrap.
     """
     need_posix()
-    entries = grading.submissions(submitted, only)
+    people = classlist.read(course)
+    entries = grading.submissions(submitted, only, student, people.students)
     if submitted.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(f"out: {out} is in the folder of the submissions, where it would be taken "
                          "for a student; choose another place")
@@ -127,39 +153,62 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
         reports.check_gradebook(gradebook)
     for _, assignment, _ in entries:
         released(course, assignment)
-    kind = sandbox.best()
-    warning = ("" if kind == "bubblewrap" else "; submissions can read files of this account: "
-               "install bubblewrap (Linux) to keep them from it")
-    say(f"{len(entries)} submissions, sandbox: {kind}{warning}")
+    with failing_in_a_line():
+        kind = sandbox.required(unsafe)
+    say(f"{many(len(entries), 'submission')}, sandbox: {kind}")
     begun, count = time.monotonic(), 0
 
     def done(student: str, record: Record) -> None:
         nonlocal count
         count += 1
         note = f"; {'; '.join(record['notes'])}" if record["notes"] else ""
-        say(f"{count:4} {student} {record['assignment']}: {record['status']}, "
-            f"{record['earned']:g} of {record['points']}{note[:200]}")
+        points = ("" if record["status"] == "failed" else
+                  f", {record['earned']:g} of {record['points']}")
+        say(f"{count:4} {student} {record['assignment']}: {record['status']}{points}{note[:200]}")
 
     with held(out):
         records = grading.grade_folder(submitted, out, course, only=only, done=done,
+                                       student=student, roster=people.students, kind=kind,
                                        jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
     seconds = time.monotonic() - begun
-    say(f"{len(records)} submissions in {seconds:.0f} s, {seconds / len(records):.1f} s each")
+    say(f"{many(len(records), 'submission')} in {seconds:.0f} s, "
+        f"{seconds / len(records):.1f} s each")
     if gradebook is not None:
         reports.export(records, course, gradebook, submitted)
         say(f"marks written into {gradebook}")
-    write_reports(out)
-    return all(record["status"] != "failed" for record in records)
+    if student is None:
+        pairs = similar.write(submitted, course, out / "similarity.csv")
+        for pair in [pair for pair in pairs if pair.share >= ALIKE][:SAID]:
+            say(f"{pair.assignment}: {pair.share:.0%} of {pair.student} and {pair.other} is alike")
+    write_reports(out, course, gradebook)
+    if failed := sum(record["status"] == "failed" for record in records):
+        say(f"{many(failed, 'submission')} could not be graded for a reason of the grader's own: "
+            "no mark was given; grade again")
+    return not failed
 
 
-def write_reports(out: Path) -> None:
-    """Write tables and pages from a folder of marks; ValueError if nothing was graded there."""
+def write_reports(out: Path, course: Path, gradebook: Path | None = None,
+                  feedback: Path | None = None) -> None:
+    """Write tables and pages from a folder of marks; ValueError if nothing was graded there.
+
+    Points that a person gave are taken from nbgrader's database `gradebook`; students' pages are
+    copied into the students' folders in `feedback`.
+    """
     if not (records := grading.records(out)):
         raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
                          "first")
-    paths = reports.write(records, out)
-    say(f"{out / 'marks.csv'}, {out / 'tasks.csv'}, {out / 'class.html'} and "
-        f"{len(paths) - 3} pages feedback.html, one in each student's folder")
+    if gradebook is not None:
+        reports.check_gradebook(gradebook)
+    given = reports.given(records, gradebook) if gradebook is not None else {}
+    paths = reports.write(records, out, classlist.read(course), given)
+    tables = [path for path in paths if path.parent == out]
+    say(f"{', '.join(map(str, tables))} and {many(len(paths) - len(tables), 'page')} "
+        "feedback.html, in each student's folder one")
+    if feedback is not None:
+        written, left = reports.give_back(out, feedback)
+        say(f"{many(len(written), 'page')} handed back in {feedback}")
+        for path in left:
+            say(f"left out: {path} is a link, or a folder")
 
 
 def make_release(course: Path, only: str | None = None, *, check: bool = False,
@@ -178,3 +227,11 @@ def make_solutions(course: Path, only: str | None = None) -> None:
     """Make `solutions/` and say where it is."""
     for path in release.write(release.files(course, solved=True, only=only)):
         say(f"written: {path.relative_to(course)}")
+
+
+def make_otter(course: Path, name: str, out: Path | None = None) -> None:
+    """Make the zip of an assignment for otter-grader and say where it is."""
+    assignment = assignment_of(name)
+    path = out or course / "otter" / f"{assignment.name}.zip"
+    release.otter_zip(assignment, path)
+    say(f"written: {path}")

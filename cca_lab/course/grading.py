@@ -5,22 +5,25 @@ written as soon as it is known, so that a grading that was interrupted goes on, 
 repeated changes nothing.
 """
 
+import ast
 import hashlib
 import json
 import os
-import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
 from cca_lab.course import sandbox
 from cca_lab.course.registry import ASSIGNMENTS, chosen
-from cca_lab.course.sandbox import Limits, Session
+from cca_lab.course.sandbox import STARTS, Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
 from cca_lab.files import replacing
 from cca_lab.stored import matches, read_json, read_text
@@ -30,8 +33,19 @@ ADAPTERS = "adapters.py"
 CELLS = 1000  # of a notebook
 MODULES = 20  # further Python files
 FILES = 2000  # that the digest of a folder covers, and folders in folders
-SKIPPED = ("show-", "text-", "scratch-")
-MAGIC = re.compile(r"^([ \t]*)[%!?].*$", flags=re.MULTILINE)  # what only IPython understands
+SEARCHED = 200_000  # characters that may be read for commands of IPython, once for each sign
+TRANSFORMED = 50  # cells with commands of IPython
+BODIES = ("time", "timeit", "capture", "prun")  # magics of a cell whose body is Python
+# What stands for IPython where marks are given: its commands do nothing.
+SHELL = """class Shell:
+    def __getattr__(self, name):
+        return lambda *args, **more: None
+
+def get_ipython():
+    return Shell()
+"""
+STAMP = "timestamp.txt"  # nbgrader's, beside the notebook: when it was handed in
+NO_NAME = frozenset('<>"&`\\')  # pages of nbgrader show a student's name as HTML
 SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
 PACKAGE = Path(__file__).parents[1]
@@ -65,13 +79,14 @@ class RecordFile(TypedDict):
 
     student: str
     assignment: str
-    status: Literal["graded", "refused", "failed"]
+    status: Literal["graded", "refused", "failed", "absent"]
     notes: list[str]
     sandbox: str
     points: float
     read: float
     earned: float
     tasks: list[TaskFile]
+    handed_in: NotRequired[str]  # when, in ISO 8601
     key: NotRequired[str]  # of what was graded; none if grading failed
 
 
@@ -92,8 +107,13 @@ def read_submission(assignment: Assignment, folder: Path, release: Path,
                     path: Path | None = None) -> Submission:
     """Return what a folder holds; the locked cells of `release`, as students got it, are run."""
     path, notes = (path, []) if path else find_work(assignment, folder)
-    modules = [(file.stem, plain_text(file)) for file in sorted(folder.glob("*.py"))[:MODULES]
-               if file != path]
+    modules = []
+    for file in sorted(folder.glob("*.py"))[:MODULES]:
+        try:
+            if file != path:
+                modules.append((file.stem, plain_text(file)))
+        except Refused as refused:
+            notes.append(f"a file was left out: {refused}")
     if path.name == ADAPTERS:
         return Submission([*files(modules), ("adapters", plain_text(path))], notes, functions=True)
     cells, more = arranged(notebook(path), notebook(release))
@@ -102,18 +122,32 @@ def read_submission(assignment: Assignment, folder: Path, release: Path,
 
 def find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     """Return the file to grade, and notes."""
-    if folder.is_symlink() or not folder.is_dir():
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise Refused("nothing was handed in but a link to a folder")
+    if not folder.is_dir():
         raise Refused("nothing was handed in")
-    wanted = folder / f"{assignment.name}.ipynb"
-    if wanted.exists() or wanted.is_symlink():
-        return wanted, []
-    others = sorted(folder.glob("*.ipynb"))
-    if len(others) == 1:
-        return others[0], [f"the notebook is called {others[0].name}, wanted {wanted.name}"]
-    if (folder / ADAPTERS).exists():
-        return folder / ADAPTERS, []
-    more = f", but {len(others)} other notebooks" if others else ""
-    raise Refused(f"there is no {wanted.name}{more}")
+    wanted, notes = folder / f"{assignment.name}.ipynb", []
+    if not wanted.exists() and not wanted.is_symlink():
+        others = sorted(folder.glob("*.ipynb"))
+        if len(others) == 1:
+            notes.append(f"the notebook is called {others[0].name}, wanted {wanted.name}")
+            wanted = others[0]
+        elif (folder / ADAPTERS).exists():
+            wanted = folder / ADAPTERS
+        else:
+            more = f", but {len(others)} other notebooks" if others else ""
+            raise Refused(f"there is no {wanted.name}{more}")
+    if wanted.lstat().st_nlink > 1:
+        notes.append(f"{wanted.name} is a hard link: the same file stands in another place, too")
+    return wanted, notes
+
+
+def work_in(assignment: Assignment, folder: Path) -> Path | None:
+    """Return the file to grade, None if there is none."""
+    try:
+        return find_work(assignment, folder)[0]
+    except Refused:
+        return None
 
 
 def plain_text(path: Path) -> str:
@@ -123,7 +157,7 @@ def plain_text(path: Path) -> str:
     if path.stat().st_size > LARGEST:
         raise Refused(f"{path.name} has more than {LARGEST // 2**20} MiB")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
     except UnicodeDecodeError:
         raise Refused(f"{path.name} is no text") from None
 
@@ -136,7 +170,12 @@ def files(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def notebook(path: Path) -> list[dict[str, Any]]:
-    """Return a notebook's code cells as {"name", "source"}; without an id the name is None."""
+    """Return a notebook's code cells, as `cells_of` does."""
+    return [cell for cell in cells_of(path) if cell["type"] == "code"]
+
+
+def cells_of(path: Path) -> list[dict[str, Any]]:
+    """Return a notebook's cells as {"name", "type", "source"}; without an id the name is None."""
     content = plain_text(path)
     if not content.strip():
         raise Refused(f"{path.name} is empty")
@@ -144,30 +183,32 @@ def notebook(path: Path) -> list[dict[str, Any]]:
         cells = json.loads(content)["cells"]
         if len(cells) > CELLS:
             raise Refused(f"{path.name} has more than {CELLS} cells")
-        code = []
+        found = []
         for cell in cells:
-            if cell["cell_type"] == "code":
-                source = cell["source"]
-                source = "".join(source) if isinstance(source, list) else source
-                graded = cell.get("metadata", {}).get("nbgrader", {})
-                name = graded.get("grade_id") or cell.get("id")
-                code.append({"name": name if isinstance(name, str) else None,
-                             "source": source + ""})
-        return code
+            source = cell["source"]
+            source = "".join(source) if isinstance(source, list) else source
+            graded = cell.get("metadata", {}).get("nbgrader", {})
+            name = graded.get("grade_id") or cell.get("id")
+            found.append({"name": name if isinstance(name, str) else None,
+                          "type": cell["cell_type"], "source": source + ""})
+        return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{path.name} is no notebook ({type(error).__name__})") from None
 
 
 def arranged(cells: list[dict[str, Any]],
              release: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the cells to run and notes: given cells as released, checks left out."""
+    """Return the cells to run and notes: given cells as released, checks and pictures left out.
+
+    Imports, functions, classes and constants that a student wrote into a cell that is replaced or
+    left out are run in its place, or before the given cell: helpers are kept, given names win.
+    """
     original = {cell["name"]: cell["source"] for cell in release}
-    seen = [cell["name"] for cell in cells]
-    locked = [name for name in original
-              if not name.endswith("-answer") and not name.startswith("scratch-")]
-    edited = [cell["name"] for cell in cells if cell["name"] in locked
+    theirs = [name for name in original if name.endswith("-answer")]
+    edited = [cell["name"] for cell in cells if cell["name"] in original
+              and not cell["name"].startswith("scratch-") and cell["name"] not in theirs
               and cell["source"].strip() != original[cell["name"]].strip()]
-    gone = [name for name in original if name not in seen]
+    gone = [name for name in original if name not in [cell["name"] for cell in cells]]
     notes = []
     if edited:
         notes.append(f"edited cells were replaced by the original ones: {', '.join(edited)}")
@@ -175,15 +216,63 @@ def arranged(cells: list[dict[str, Any]],
         notes.append(f"cells are missing: {', '.join(gone)}")
     runs = [(name, original[name]) for name in gone if name.startswith("given-")]
     taken = {name for name, _ in runs}
+    shell = 0
     for number, cell in enumerate(cells):
-        name = cell["name"]
-        if name in original and (name.startswith(SKIPPED) or name.endswith("-check")):
-            continue
-        source = original[name] if name in locked else MAGIC.sub(r"\1pass", cell["source"])
+        name, source = cell["name"], cell["source"]
+        if shell < TRANSFORMED:
+            source = python(source)
+            shell += source != cell["source"]
         known = name if name in original else f"cell-{number}"
-        runs.append((known if known not in taken else f"{known}-{number}", source))
-        taken.add(known)
-    return runs, notes
+        parts = [(known, source)]
+        if name in original and name not in theirs:
+            parts = [(f"{known}-added", definitions(source, original[name]))]
+            parts += [(known, original[name])] * name.startswith("given-")
+        for known, source in parts:
+            if source:
+                runs.append((known if known not in taken else f"{known}-{number}", source))
+                taken.add(known)
+    return [("shell", SHELL)] * bool(shell) + runs, notes
+
+
+def python(source: str) -> str:
+    """Return a cell's source without what only IPython understands; if it is Python, as it is."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        ast.parse(source)
+        return source
+    if len(source) * sum(map(source.count, "%!?")) > SEARCHED:  # meant to keep the grader busy
+        return source
+    first, _, rest = source.strip().partition("\n")
+    if first.startswith("%%"):  # of the whole cell, such as %%bash
+        if first[2:].partition(" ")[0] not in BODIES:
+            return "pass"
+        source = rest
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    with suppress(SyntaxError, ValueError, RecursionError, RuntimeError):
+        return TransformerManager().transform_cell(source)
+    return source
+
+
+def definitions(source: str, original: str) -> str:
+    """Return the imports, functions, classes and constants of `source` not in `original`."""
+    try:
+        before = {ast.dump(node) for node in ast.parse(original).body}
+        added = [node for node in ast.parse(source).body if ast.dump(node) not in before]
+        return "\n".join(ast.unparse(node) for node in added if defines(node))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+
+
+def defines(node: ast.stmt) -> bool:
+    """Return True for an import of what is there for marks, a function, a class or a constant."""
+    if isinstance(node, ast.Assign):
+        with suppress(ValueError, TypeError):
+            return ast.literal_eval(node.value) is not Ellipsis
+        return False
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = [getattr(node, "module", None) or node.names[0].name]
+        return not any(name.startswith(PACKAGE.name) for name in names)
+    return isinstance(node, ast.FunctionDef | ast.ClassDef)
 
 
 def digest(folder: Path) -> str:
@@ -197,7 +286,8 @@ def digest(folder: Path) -> str:
         for name in sorted(names)[:FILES]:
             path = Path(root, name)
             about = path.lstat()
-            total.update(b"\0".join([os.fsencode(path), str(about.st_size).encode()]))
+            where = path.relative_to(folder)  # so that no other way to write the folder counts
+            total.update(b"\0".join([os.fsencode(where), str(about.st_size).encode()]))
             if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
                 with path.open("rb") as file:
                     total.update(hashlib.file_digest(file, "sha256").digest())
@@ -209,6 +299,18 @@ def digest(folder: Path) -> str:
     return total.hexdigest()
 
 
+def time_of(folder: Path) -> str:
+    """Return when work was handed in, by nbgrader's timestamp, else by the newest file's time."""
+    here = folder.is_dir() and not folder.is_symlink()
+    files = [path.lstat() for path in (folder.iterdir() if here else ())]
+    newest = max((about.st_mtime for about in files if stat.S_ISREG(about.st_mode)), default=0.0)
+    moment, stamp = datetime.fromtimestamp(newest, UTC), folder / STAMP
+    if stamp.is_file() and not stamp.is_symlink():
+        with suppress(ValueError), stamp.open(encoding="utf-8") as file:
+            moment = datetime.fromisoformat(file.read(40).strip().replace(" UTC", "+00:00"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat(timespec="seconds")
+
+
 def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
           limits: Limits | None = None, kind: str | None = None,
           path: Path | None = None) -> Record:
@@ -218,13 +320,11 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
     """
     begun = time.monotonic()
     kind = kind or sandbox.best()
-    record: Record = {"assignment": assignment.name, "status": "graded", "notes": [],
-                      "sandbox": kind, "points": assignment.points, "read": assignment.read}
+    record = empty(assignment, "graded") | {"sandbox": kind}
     try:
         handed_in = read_submission(assignment, folder, release, path)
     except Refused as refused:
-        record |= {"status": "refused", "notes": [clean(str(refused))], "earned": 0.0,
-                   "tasks": [task_record(task, []) for task in assignment.tasks]}
+        record |= empty(assignment, "refused", str(refused))
     else:
         limits = limits or Limits(seconds=assignment.seconds,
                                   total=max(180.0, 8 * assignment.seconds))
@@ -239,10 +339,19 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
                                  unseen(task, answers[task.id], seed, known[task.id]))
                      for task in assignment.tasks]
             notes = handed_in.notes + [f"{name}: {text}" for name, text in session.errors.items()]
+            if sum(session.cell_seconds.values()) > limits.starts / STARTS:  # of each start
+                notes.append(session.cell_times())
             record["notes"] = [clean(note) for note in notes[:NOTES]]
         record |= {"tasks": tasks, "earned": round(sum(task["earned"] for task in tasks), 2)}
     record["seconds"] = round(time.monotonic() - begun, 1)
     return record
+
+
+def empty(assignment: Assignment, status: str, note: str = "") -> Record:
+    """Return a record without points."""
+    return {"assignment": assignment.name, "status": status, "notes": [clean(note)] if note else [],
+            "sandbox": "", "points": assignment.points, "read": assignment.read, "earned": 0.0,
+            "tasks": [task_record(task, []) for task in assignment.tasks]}
 
 
 def answer_of(task: CourseTask, session: Session, folder: Path, functions: bool) -> Answer:
@@ -274,26 +383,48 @@ def task_record(task: CourseTask, results: Iterable[Mark]) -> Record:
                          for mark in marks]}
 
 
-def submissions(folder: Path, only: str | None = None) -> list[tuple[str, Assignment, Path]]:
-    """Return (student, assignment, folder) of everybody for all that anybody handed in."""
+def submissions(folder: Path, only: str | None = None, student: str | None = None,
+                roster: Collection[str] = ()) -> list[tuple[str, Assignment, Path]]:
+    """Return (student, assignment, folder) of everybody for all that anybody handed in.
+
+    Everybody are those who have a folder or stand in the `roster`; or the one `student`.
+    """
     if not folder.is_dir():
         raise ValueError(f"folder: got {folder}, which is no folder, wanted "
                          "STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb in it")
-    students = sorted(path for path in folder.iterdir()
-                      if path.is_dir() and not path.name.startswith("."))
-    for student in students:
-        written = os.fsencode(student.name).decode("utf-8", "backslashreplace")
-        if written != student.name:
-            raise ValueError(f"folder: {written} in {folder} is no name in UTF-8; rename this "
-                             "student's folder")
+    found = sorted(path.name for path in folder.iterdir()
+                   if path.is_dir() and not path.name.startswith("."))
+    students = sorted({*found, *roster})
+    check_names(students, folder)
+    if student is not None and student not in students:
+        raise ValueError(f"student: got {student!r}, wanted one of {', '.join(students)}")
     wanted = [assignment for assignment in chosen(only)
-              if any((student / assignment.name).exists() for student in students)]
+              if any((folder / name / assignment.name).exists() for name in found)]
     if not wanted:
         raise ValueError(f"folder: got {folder}, which holds no submission of "
                          f"{only or 'any assignment'}, wanted STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb, "
                          "such as alice/a5_cca/a5_cca.ipynb")
-    return [(student.name, assignment, student / assignment.name) for assignment in wanted
-            for student in students]
+    return [(name, assignment, folder / name / assignment.name) for assignment in wanted
+            for name in students if student in (None, name)]
+
+
+def check_names(students: Iterable[str], folder: Path) -> None:
+    """Raise ValueError for a name that pages, tables or people would take for something else."""
+    seen: dict[str, str] = {}
+    for name in students:
+        written = os.fsencode(name).decode("utf-8", "backslashreplace")
+        if written != name:
+            raise ValueError(f"folder: {written} in {folder} is no name in UTF-8; rename this "
+                             "student's folder")
+        if (not name.isprintable() or name != name.strip() or NO_NAME & set(name)
+                or name.endswith((".csv", ".html"))):
+            raise ValueError(f"folder: {ascii(name)} in {folder} cannot be a student's name: it "
+                             "has signs that nobody sees or that pages take for their own, or is "
+                             "the name of a table or page; rename this student's folder")
+        other = seen.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
+        if other != name:
+            raise ValueError(f"folder: {other!r} and {name!r} in {folder} look like one name; "
+                             "rename one of the folders")
 
 
 def secret(out: Path) -> str:
@@ -310,41 +441,47 @@ def secret(out: Path) -> str:
 
 
 def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = None, jobs: int = 1,
+                 student: str | None = None, roster: Collection[str] = (),
                  limits: Limits | None = None, kind: str | None = None,
                  done: Callable[[str, Record], None] = lambda student, record: None
                  ) -> list[Record]:
     """Grade every submission of a folder, `jobs` at a time, and call `done` after each.
 
     Records are kept in `out`/STUDENT/ASSIGNMENT.json: what is there is not graded again unless
-    something changed. Where grading failed for a reason of ours, the status is "failed".
+    something changed, or one `student` is named. Where grading failed for a reason of ours, the
+    status is "failed"; if its record could not be written, the one before stays. ValueError if no
+    `kind` of sandbox is given and there is no bubblewrap.
     """
-    seed, version = secret(out), fingerprint()
+    seed, version, kind = secret(out), fingerprint(), kind or sandbox.required()
 
-    def grade_one(student: str, assignment: Assignment, folder_of: Path) -> Record:
+    def grade_one(name: str, assignment: Assignment, folder_of: Path) -> Record:
         release = course / "release" / assignment.name / f"{assignment.name}.ipynb"
-        path = out / student / f"{assignment.name}.json"
+        path = out / name / f"{assignment.name}.json"
         try:
             inputs = [digest(folder_of), version, seed, plain_text(release)]
             key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
-            if (known := read_record(path)) and known.get("key") == key:
+            if student is None and (known := read_record(path)) and known.get("key") == key:
                 return known
-            record = grade(assignment, folder_of, release, seed, limits, kind)
-        except Exception as error:  # ours, not the submission's: the others are graded all the same
-            record = {"assignment": assignment.name, "status": "failed",
-                      "notes": [clean(f"{type(error).__name__}: {error}")],
-                      "points": assignment.points, "read": assignment.read, "earned": 0.0,
-                      "tasks": [], "sandbox": "", "seconds": 0}
-        record = {"student": student, **record}
-        if record["status"] != "failed":
+            if folder_of.exists() or folder_of.is_symlink():
+                record = grade(assignment, folder_of, release, seed, limits, kind)
+                record["handed_in"] = time_of(folder_of)
+            else:
+                record = empty(assignment, "absent", "nothing was handed in")
             record["key"] = key
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(record, indent=1))
+        except Exception as error:  # ours, not the submission's: the others are graded all the same
+            record = empty(assignment, "failed", f"{type(error).__name__}: {error}")
+        record = {"student": name, **record}
+        try:
+            with replacing(path) as temporary:
+                temporary.write_text(json.dumps(record, indent=1))
+        except OSError as error:  # such as a full disk
+            return record | empty(assignment, "failed", f"the mark could not be written: {error}")
         return record
 
     graded: dict[int, Record] = {}
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(grade_one, *entry): number
-                   for number, entry in enumerate(submissions(folder, only))}
+                   for number, entry in enumerate(submissions(folder, only, student, roster))}
         for future in as_completed(running):
             graded[running[future]] = future.result()
             done(future.result()["student"], future.result())

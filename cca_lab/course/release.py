@@ -6,8 +6,14 @@ import io
 import logging
 import os
 import re
+import secrets
+import shutil
+import subprocess
+import tempfile
 import textwrap
 from copy import deepcopy
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +23,11 @@ from nbformat import NotebookNode
 from cca_lab.course.registry import ASSIGNMENTS, chosen
 from cca_lab.course.tasks import Assignment, CourseTask
 from cca_lab.extras import need
-from cca_lab.files import check_folder, replacing
+from cca_lab.files import check_file, check_folder, replacing
 from cca_lab.views import notebook_files
 from cca_lab.views.whole import whole_folder
 
+PACKAGE = Path(__file__).parents[1]
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 ADAPTERS = '''"""Your answers, if you prefer an editor: `pytest lab -m a5_2` checks one of them.
 
@@ -190,6 +197,55 @@ def stale(texts: dict[Path, str]) -> list[Path]:
     """Return the files that are missing or have another text."""
     return [path for path, text in texts.items()
             if not path.is_file() or path.read_text(encoding="utf-8") != text]
+
+
+# The same tests for otter-grader, which runs a submission's process as nbgrader does.
+
+OTTER_TEST = """OK_FORMAT = False
+from otter.test_files import test_case
+from cca_lab.course.cell import prove
+
+name = {task!r}
+points = None
+SEED = {seed!r}  # which stands in no line that a student gets to see
+"""
+OTTER_CASE = """
+
+@test_case(points={points}, hidden={hidden}, name={name!r})
+def test_{number}(env):
+    prove({task!r}, {name!r}, env, SEED)
+"""
+NEEDED = ("torch", "numpy", "scipy", "safetensors", "triton")
+
+
+def otter_zip(assignment: Assignment, path: Path) -> None:
+    """Write the zip with an assignment's tests and this package, by otter-grader's own command.
+
+    Its seed is drawn anew each time. ValueError if otter-grader is not installed.
+    """
+    otter = shutil.which("otter")
+    if otter is None:
+        raise ValueError("otter: the command is not there; `pip install otter-grader` in an "
+                         "environment of its own, and put its bin/ on the PATH")
+    seed, path = secrets.token_hex(16), check_file(path).resolve()
+    with tempfile.TemporaryDirectory() as name, replacing(path) as temporary:
+        tests = Path(name, "tests")
+        tests.mkdir()
+        for task in assignment.tasks:
+            text = OTTER_TEST.format(task=task.id, seed=seed) + "".join(
+                OTTER_CASE.format(points=each.points, hidden=each.hidden, name=each.name,
+                                  number=number, task=task.id)
+                for number, each in enumerate(task.properties))
+            if task.properties:
+                (tests / f"{task.id.replace('.', '_')}.py").write_text(text, encoding="utf-8")
+        shutil.copytree(PACKAGE, Path(name, PACKAGE.name),
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        pins = [f"{each}=={version(each).partition('+')[0]}" for each in NEEDED if find_spec(each)]
+        Path(name, "requirements.txt").write_text("\n".join(pins), encoding="utf-8")
+        made = subprocess.run([otter, "generate", "-t", "tests", "-o", temporary, PACKAGE.name],
+                              cwd=name, capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise ValueError(f"otter: `otter generate` failed: {made.stderr[-500:]}")
 
 
 # The notebooks for a reader who works: without outputs, with stubs for what is to be written.

@@ -2,7 +2,7 @@
 
 Pages for students say which properties failed, and why only on inputs that a cell shows too.
 Whatever came from a submission is escaped. nbgrader's database gets the marks too, so that a person
-goes on in formgrader: reads the texts, comments, changes a mark.
+goes on in formgrader: reads the texts, comments, changes a mark; what was given there is read back.
 """
 
 import contextlib
@@ -10,73 +10,173 @@ import csv
 import io
 import json
 import os
+import re
 import sys
+import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
 
-from cca_lab.course import release
-from cca_lab.course.grading import Record, find_work, plain_text
+from cca_lab.course import classlist, release
+from cca_lab.course.cell import UNSEEN
+from cca_lab.course.classlist import Classlist, Given
+from cca_lab.course.grading import Record, Refused, cells_of, work_in
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
 from cca_lab.files import check_file, replacing
 
 HERE = Path(__file__).parent
-UNSEEN = "fails on inputs that are not shown"
 COURSE = "long-context-attention"  # as in lab/nbgrader_config.py
 
 
-def write(records: list[Record], out: Path) -> list[Path]:
-    """Write all reports of a folder of marks, and return their paths."""
-    texts = {out / "marks.csv": marks(records), out / "tasks.csv": tasks(records),
+def write(records: list[Record], out: Path, people: Classlist | None = None,
+          given: Given | None = None) -> list[Path]:
+    """Write all reports of a folder of marks, and return their paths.
+
+    `people` are the students and deadlines of the course, `given` is what a person gave.
+    """
+    people = people or Classlist()
+    records = classlist.marked(records, people, given or {})
+    texts = {out / "marks.csv": marks(records, people), out / "tasks.csv": tasks(records),
              out / "class.html": page("class.html", rows=class_rows(records),
                                       assignments=totals(records))}
-    for student in sorted({record["student"] for record in records}):
+    if people.students:
+        texts |= {out / "canvas.csv": canvas(records, people),
+                  out / "moodle.csv": moodle(records, people)}
+    for student in students(records):
         handed_in = [shown(record) for record in records if record["student"] == student]
         texts[out / student / "feedback.html"] = page("student.html", student=student,
                                                       records=handed_in)
     for path, text in texts.items():
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+    remember(records, out / "history.csv")
     return list(texts)
 
 
-def marks(records: list[Record]) -> str:
-    """Return a line per student with the points of checks in each assignment, and their sum."""
-    names = [assignment.name for assignment in ASSIGNMENTS.values()
-             if any(assignment.name == record["assignment"] for record in records)]
+def students(records: list[Record]) -> list[str]:
+    """Return all students, once, in alphabetical order."""
+    return sorted({record["student"] for record in records})
+
+
+def names_of(records: list[Record]) -> list[str]:
+    """Return the names of the assignments that anybody handed in, in order."""
+    return [assignment.name for assignment in ASSIGNMENTS.values()
+            if any(assignment.name == record["assignment"] for record in records)]
+
+
+def points(number: float | None) -> str:
+    """Return points for a table: nothing for a mark that is not known."""
+    return "" if number is None else f"{number:g}"
+
+
+def of_student(records: list[Record], student: str) -> dict[str, Record]:
+    """Return one student's records by assignment."""
+    return {record["assignment"]: record for record in records if record["student"] == student}
+
+
+def mark_of(found: dict[str, Record], name: str) -> str:
+    """Return a student's mark in an assignment for a table."""
+    return points(found[name]["mark"]) if name in found else ""
+
+
+def marks(records: list[Record], people: Classlist) -> str:
+    """Return a line per student: marks, the points of texts in them, their sum, what to know."""
+    names = names_of(records)
+    read = [name for name in names if any(record["texts"] is not None for record in records
+                                          if record["assignment"] == name)]
     lines = []
-    for student in sorted({record["student"] for record in records}):
-        earned = {record["assignment"]: record["earned"] for record in records
-                  if record["student"] == student}
-        lines.append([plain(student),
-                      *(f"{earned[name]:g}" if name in earned else "" for name in names),
-                      f"{sum(earned.values()):g}"])
-    return table(["student", *names, "sum"], lines)
+    for student in students(records):
+        found = of_student(records, student)
+        said = [note for name in names if name in found for note in classlist.notes(found[name])]
+        if people.students and student not in people.students:
+            said.insert(0, f"not in {classlist.STUDENTS}")
+        lines.append([plain(student), *(mark_of(found, name) for name in names),
+                      *(points(found[name]["texts"]) if name in found else "" for name in read),
+                      points(sum(record["mark"] or 0.0 for record in found.values())),
+                      plain("; ".join(said))])
+    head = ["student", *names, *(f"{name} texts" for name in read), "sum", "notes"]
+    return table([head, *lines])
 
 
 def tasks(records: list[Record]) -> str:
-    """Return a line per student and task, with points that a person has to give."""
-    none = [{"id": "", "earned": 0, "points": "", "read": ""}]
-    return table(["student", "assignment", "task", "earned", "points", "to be read", "status",
-                  "sandbox", "notes"],
-                 ([plain(record["student"]), record["assignment"], task["id"],
-                   f"{task['earned']:g}", task["points"], task["read"], record["status"],
-                   record["sandbox"], plain("; ".join(record["notes"]))]
-                  for record in records for task in record["tasks"] or none))
+    """Return a line per student and task, with points that a person gives and days of delay."""
+    head = ["student", "assignment", "task", "earned", "points", "to be read", "read", "days late",
+            "status", "sandbox", "notes"]
+    return table([head, *(
+        [plain(record["student"]), record["assignment"], task["id"],
+         "" if record["status"] == "failed" else points(task["earned"]), task["points"],
+         task["read"], points(task["text"]), record["late"], record["status"], record["sandbox"],
+         plain("; ".join(record["notes"]))] for record in records for task in record["tasks"])])
 
 
-def table(head: list[str], lines: Iterable[list[Any]]) -> str:
+def canvas(records: list[Record], people: Classlist) -> str:
+    """Return marks as Canvas's gradebook imports them, by its ID or else by the SIS Login ID."""
+    names = names_of(records)
+    most = {record["assignment"]: record["points"] + record["read"] for record in records}
+    lines: list[list[Any]] = [["Points Possible", *[""] * 4, *(most[name] for name in names)]]
+    for student, row in people.students.items():
+        found = of_student(records, student)
+        name = ", ".join(filter(None, [row.get("last_name"), row.get("first_name")])) or student
+        lines.append([plain(name), row.get("lms_user_id", ""), "", student, "",
+                      *(mark_of(found, name) for name in names)])
+    return table([["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names], *lines])
+
+
+def moodle(records: list[Record], people: Classlist) -> str:
+    """Return marks as Moodle imports them; there one chooses the column that names a student."""
+    names = names_of(records)
+    return table([["Username", "ID number", "Email address", *names], *(
+        [student, row.get("lms_user_id", ""), row.get("email", ""),
+         *(mark_of(of_student(records, student), name) for name in names)]
+        for student, row in people.students.items())])
+
+
+def remember(records: list[Record], path: Path) -> None:
+    """Append a line for each mark that changed; what stands there is never changed."""
+    head = ["time", "student", "assignment", "mark", "texts", "days late", "status"]
+    before: dict[tuple[str, str], list[str]] = {}
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            before = {(line[1], line[2]): line[3:] for line in csv.reader(file) if len(line) > 3}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    lines = [[now, plain(record["student"]), record["assignment"], points(record["mark"]),
+              points(record["texts"]), str(record["late"]), record["status"]] for record in records]
+    lines = [line for line in lines if before.get((line[1], line[2])) != line[3:]]
+    with path.open("a", encoding="utf-8", newline="") as file:
+        file.write(table(([] if before else [head]) + lines))
+
+
+def give_back(out: Path, folder: Path) -> tuple[list[Path], list[Path]]:
+    """Copy each student's page into that student's folder; return the copies, and links left out.
+
+    A student may have put links there, or a folder of that name: nothing goes through either.
+    """
+    written, left = [], []
+    for page_of in sorted(out.glob("*/feedback.html")):
+        path = folder / page_of.parent.name / page_of.name
+        if path.parent.is_symlink() or path.is_dir() and not path.is_symlink():
+            left.append(path.parent if path.parent.is_symlink() else path)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(page_of.read_text(encoding="utf-8"))
+        written.append(path)
+    return written, left
+
+
+def table(lines: Iterable[list[Any]]) -> str:
     """Return CSV."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(lines)
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 
@@ -103,10 +203,12 @@ def totals(records: list[Record]) -> list[dict[str, Any]]:
     rows = []
     for assignment in ASSIGNMENTS.values():
         handed_in = [record for record in records if record["assignment"] == assignment.name]
-        graded = [record["earned"] for record in handed_in if record["status"] == "graded"]
+        graded = [record["mark"] for record in handed_in if record["status"] == "graded"]
         if handed_in:
             rows.append({"name": assignment.name, "title": assignment.title,
-                         "points": assignment.points, "graded": len(graded),
+                         "points": assignment.points + assignment.read * any(
+                             record["texts"] is not None for record in handed_in),
+                         "graded": len(graded),
                          "others": len(handed_in) - len(graded),
                          "mean": sum(graded) / len(graded) if graded else 0.0,
                          "sandboxes": sorted({record["sandbox"] for record in handed_in
@@ -153,18 +255,40 @@ def export(records: list[Record], course: Path, database: Path, submitted: Path)
     A mark that a person gave stays. A text waits for a person until it has one. The database is
     nbgrader's, usually lab/gradebook.db; it is made if need be.
     """
+    templates = {}
     with opened(database) as book:
-        for name in dict.fromkeys(record["assignment"] for record in records):
-            enter(course, assignment_of(name), database, book)
+        for name in names_of(records):
+            templates[name] = enter(course, assignment_of(name), database, book)
         for record in records:
-            if record["status"] != "failed":
+            if record["status"] in ("graded", "refused"):
                 write_marks(record, book)
         book.db.commit()
     for record in records:
         if record["status"] == "graded":
-            folder = Path(record["student"], record["assignment"])
-            show(submitted / folder, assignment_of(record["assignment"]),
-                 course / "autograded" / folder)
+            name, folder = record["assignment"], Path(record["student"], record["assignment"])
+            show(submitted / folder, templates[name], course / "autograded" / folder)
+
+
+def given(records: list[Record], database: Path) -> Given:
+    """Return what a person gave for each task of each submission, None for what nobody judged."""
+    from nbgrader.api import MissingEntry
+
+    found: Given = {}
+    with opened(database) as book:
+        for record in records:
+            name, student = record["assignment"], record["student"]
+            with contextlib.suppress(MissingEntry):
+                found[student, name] = {
+                    task["id"]: None if grade.manual_score is None
+                    else grade.manual_score + (grade.extra_credit or 0.0)
+                    for task in record["tasks"]
+                    for grade in [book.find_grade(cell_of(task), name, name, student)]}
+    return found
+
+
+def cell_of(task: Record) -> str:
+    """Return the id of the cell that has a task's points in nbgrader."""
+    return task["id"].replace(".", "-") + ("-answer" if task["read"] else "-check")
 
 
 def check_gradebook(database: Path) -> None:
@@ -199,8 +323,8 @@ def opened(database: Path) -> Iterator[Any]:
             os.environ["PATH"] = before
 
 
-def enter(course: Path, assignment: Assignment, database: Path, book: Any) -> None:
-    """Make an assignment and its cells known to the database, by nbgrader's own steps."""
+def enter(course: Path, assignment: Assignment, database: Path, book: Any) -> NotebookNode:
+    """Make an assignment and its cells known to the database, and return them, by nbgrader."""
     from nbgrader.preprocessors import ComputeChecksums, LockCells, SaveCells
 
     book.update_or_create_assignment(assignment.name)
@@ -209,6 +333,7 @@ def enter(course: Path, assignment: Assignment, database: Path, book: Any) -> No
                               "db_url": f"sqlite:///{database.resolve()}"}}
     for step in (LockCells, ComputeChecksums, SaveCells):
         notebook, resources = step().preprocess(notebook, resources)
+    return notebook
 
 
 def write_marks(record: Record, book: Any) -> None:
@@ -218,8 +343,7 @@ def write_marks(record: Record, book: Any) -> None:
     book.update_or_create_submission(name, record["student"])
     book.db.expire_all()
     for task in record["tasks"]:
-        cell = task["id"].replace(".", "-") + ("-answer" if task["read"] else "-check")
-        grade = book.find_grade(cell, name, name, record["student"])
+        grade = book.find_grade(cell_of(task), name, name, record["student"])
         if task["read"]:
             grade.needs_manual_grade = grade.manual_score is None and record["status"] == "graded"
         else:
@@ -227,22 +351,35 @@ def write_marks(record: Record, book: Any) -> None:
             grade.needs_manual_grade = False
 
 
-def show(folder: Path, assignment: Assignment, to: Path) -> None:
-    """Copy the notebook of a submission, without its outputs, to where formgrader looks for it."""
+def show(folder: Path, template: NotebookNode, to: Path) -> None:
+    """Write a submission for formgrader: the solved notebook's cells with the student's answers.
+
+    Only sources come from the student, never metadata, outputs or attachments, and Markdown becomes
+    a block of plain text: a teacher's browser runs and loads nothing of it.
+    """
+    path = work_in(assignment_of(to.name), folder)
     try:
-        path = find_work(assignment, folder)[0]
-        notebook = nbformat.reads(plain_text(path), 4)
-    except Exception:  # an editor's file, or a notebook too damaged to be shown; its marks stand
+        cells = cells_of(path) if path else []
+    except Refused:  # an editor's file; its marks stand
         return
-    kernel = {"name": "python3", "display_name": "Python 3"}
-    notebook.metadata = nbformat.from_dict({"kernelspec": kernel})
-    for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({"nbgrader": cell.metadata.get("nbgrader", {})})
-        cell.pop("attachments", None)
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-        else:  # formgrader shows it in the teacher's browser: as text, not as HTML
-            cell.cell_type = "markdown"
-            cell.source = cell.source.replace("<", "&lt;").replace("](", "] (")
-    with replacing(to / f"{assignment.name}.ipynb") as temporary:
+    theirs = {cell["name"]: cell["source"] for cell in cells}
+    known = {cell.id for cell in template.cells}
+    made = [nbformat.from_dict({**cell, "source": theirs.get(cell.id, "(this cell is missing)")
+                                if cell.metadata.nbgrader.solution else cell.source})
+            for cell in template.cells]
+    for cell in made:
+        if cell.cell_type == "markdown" and cell.metadata.nbgrader.solution:
+            cell.source = inert(cell.source)
+    further = [nbformat.v4.new_markdown_cell(inert(cell["source"])) for cell in cells
+               if cell["name"] not in known and cell["source"].strip()]
+    notebook = nbformat.v4.new_notebook(cells=[*made, *further], metadata=template.metadata)
+    with replacing(to / f"{to.name}.ipynb") as temporary:
         temporary.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def inert(text: str) -> str:
+    """Return Markdown that shows a text as it is, in lines that fit on a screen."""
+    lines = [part for line in text.split("\n") for part in textwrap.wrap(
+        line, 100, replace_whitespace=False, drop_whitespace=False) or [""]]
+    fence = "`" * (3 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return "\n".join([f"{fence}text", *lines, fence])

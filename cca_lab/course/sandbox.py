@@ -1,10 +1,12 @@
 """A submission in a process of its own: no network, no files, no other processes.
 
-"bubblewrap" hides the whole file system but Python and its packages; "unshare" takes the network
-and other processes away, but files can be read; "none" only clears the environment and limits time
-and memory. Reports say which it was.
+"bubblewrap" hides the whole file system but Python and its packages. In "none" a submission can
+read and write all that the account can: it is for a student's own check, and no marks are given
+there unless somebody asks for it. On Linux both refuse the system calls of `child.FORBIDDEN`.
+Reports say which it was.
 """
 
+import errno
 import json
 import os
 import secrets
@@ -17,8 +19,10 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,13 +30,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from cca_lab.course import wire
+from cca_lab.course.child import ARCHITECTURES
 from cca_lab.course.tasks import Answer, GraderError, Mistake, clean
 
 HERE = Path(__file__).parent
-KINDS = ("bubblewrap", "unshare", "none")
+KINDS = ("bubblewrap", "none")
 # Bytes of address space; importing torch takes 0.6 GiB of it, 3 where it has CUDA.
 MEMORY = 4 * 2**30
-SCRATCH = 256 * 2**20  # bytes of files
+SCRATCH = 256 * 2**20  # bytes of files in each of the folders in memory
+FOLDERS = ("/tmp", "/dev/shm")  # the only ones that can be written to under bubblewrap
+INODE = 1024  # bytes that the kernel keeps for a file, an empty one too
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
                "TRITON_INTERPRET": "1", "PYTHONDONTWRITEBYTECODE": "1", "CCA_LAB_NATIVE": "0"}
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
@@ -42,15 +49,18 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/
 class Limits:
     """What a submission may use."""
 
-    seconds: float = 10.0  # of one call
+    seconds: float = 10.0  # of one call or cell
     total: float = 180.0  # seconds of all calls
-    memory: int = MEMORY  # bytes of address space
+    start: float = 60.0  # seconds of all cells, which are run whenever the process starts
+    starts: float = 600.0  # seconds of all starts
+    memory: int = MEMORY  # bytes of address space of each process
+    together: int = MEMORY  # bytes that all processes use, and files in memory
     processes: int = 256  # and threads
 
     def settings(self, kind: str) -> str:
         """Return the limits, and whom to become, as `child.py` takes them."""
         limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 256,
-                  "CORE": 0, "CPU": int(self.total) + 60}
+                  "CORE": 0, "CPU": int(self.total + self.start) + 60}
         root = kind == "bubblewrap" and os.getuid() == 0
         user = 10**6 + secrets.randbelow(10**6) if root else None
         return json.dumps({"limits": limits, "user": user})
@@ -59,57 +69,69 @@ class Limits:
 @cache
 def best() -> str:
     """Return the strictest kind that works on this machine."""
-    return next(kind for kind in KINDS if kind == "none" or works(kind))
+    return next(kind for kind in KINDS if works(kind))
+
+
+def required(unsafe: bool = False) -> str:
+    """Return the kind of sandbox in which marks are given.
+
+    Raises:
+        ValueError: if there is no bubblewrap, unless `unsafe` accepts what that means.
+    """
+    if (kind := best()) != "bubblewrap" and not unsafe:
+        raise ValueError(f"sandbox: got {kind}, wanted bubblewrap: without it a submission owns "
+                         "this account, and can change the marks of others, read the secret inputs "
+                         "and leave programs that run later; install bubblewrap (Linux), or accept "
+                         "that with --unsafe")
+    return kind
 
 
 def works(kind: str) -> bool:
-    """Return True if a kind of sandbox starts here."""
-    if shutil.which({"bubblewrap": "bwrap"}.get(kind, kind)) is None:
-        return False
+    """Return True if a kind of sandbox starts here; GraderError if that cannot be told now."""
+    if shutil.which("bwrap") is None or os.uname().machine not in ARCHITECTURES:
+        return kind == "none"
     try:
-        return subprocess.run([*prefix(kind, HERE), sys.executable, "-I", "-S", "-c", ""],
-                              timeout=20, check=False, capture_output=True,
-                              cwd="/").returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+        return subprocess.run([*prefix(kind), sys.executable, "-I", "-S", "-c", ""], timeout=60,
+                              check=False, capture_output=True, cwd="/").returncode == 0
+    except (OSError, subprocess.TimeoutExpired) as error:  # a weaker kind is no answer to that
+        raise GraderError(f"the {kind} sandbox cannot be tried: {error}") from error
 
 
-def command(kind: str, limits: Limits, scratch: Path) -> list[str]:
-    """Return the command that starts the child, which may write in the empty folder `scratch`."""
+def command(kind: str, limits: Limits) -> list[str]:
+    """Return the command that starts the child."""
     if kind not in KINDS:
         raise ValueError(f"sandbox: got {kind!r}, wanted one of {', '.join(KINDS)}")
-    return [*prefix(kind, scratch), sys.executable, "-I", "-S", str(HERE / "child.py"),
+    return [*prefix(kind), sys.executable, "-I", "-S", str(HERE / "child.py"),
             limits.settings(kind), *packages()]
 
 
-def prefix(kind: str, scratch: Path) -> list[str]:
+def prefix(kind: str) -> list[str]:
     """Return what stands before the interpreter."""
-    if kind == "unshare":
-        return ["unshare", "--user", "--map-root-user", "--net", "--ipc", "--pid", "--fork",
-                "--kill-child", "--mount-proc"]
     if kind == "none":
         return []
     words = ["bwrap", *alone(), "--die-with-parent", "--new-session", "--proc", "/proc", "--dev",
-             "/dev", "--tmpfs", "/tmp"]
+             "/dev"]
+    for folder in FOLDERS:
+        words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", folder]
     for name in SYSTEM:
-        if (path := Path(name)).is_symlink():
-            words += ["--symlink", str(path.readlink()), name]
-        elif path.exists():
+        if Path(name).is_symlink():
+            words += ["--symlink", str(Path(name).readlink()), name]
+        elif Path(name).exists():
             words += ["--ro-bind", name, name]
-    paths = [*readable(), str(HERE / "child.py"), str(HERE / "wire.py")]
-    for folder in sorted({str(above) for path in paths for above in Path(path).parents} - {"/"}):
+    children = [str(HERE / "child.py"), str(HERE / "wire.py")]
+    empty = [f"{folder}/cca_lab" for folder in packages() if (Path(folder) / "cca_lab").is_dir()]
+    above = {str(up) for path in [*readable(), *children] for up in Path(path).parents}
+    for folder in sorted(above - {"/", *FOLDERS}):
         words += ["--perms", "0755", "--dir", folder]
-    for folder in readable():
-        words += ["--ro-bind", folder, folder]
-    for folder in packages():
-        if (Path(folder) / "cca_lab").is_dir():
-            words += ["--tmpfs", f"{folder}/cca_lab"]
-    for name in ("child.py", "wire.py"):  # last: the package may lie in one of the folders above
-        words += ["--ro-bind", str(HERE / name), str(HERE / name)]
-    if scratch != HERE:  # a folder in memory over it
-        words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", str(scratch), "--chdir",
-                  str(scratch)]
-    return words
+    for path in readable():
+        words += ["--ro-bind", path, path]
+    for path in empty:
+        words += ["--tmpfs", path]
+    for path in children:  # late: the package may lie in one of the folders above
+        words += ["--ro-bind", path, path]
+    for path in [*empty, "/dev", "/"]:  # last: now all is there
+        words += ["--remount-ro", path]
+    return [*words, "--chdir", FOLDERS[0]]
 
 
 def alone() -> list[str]:
@@ -159,12 +181,13 @@ class Session:
                  sandbox: str | None = None) -> None:
         self.cells, self.limits, self.sandbox = list(cells), limits, sandbox or best()
         self.errors: dict[str, str] = {}  # what went wrong in a cell, by its name
-        self.used = 0.0  # seconds of all calls
+        self.cell_seconds: dict[str, float] = {}  # of each cell, at the last start
+        self.used = self.started = self._waited = 0.0  # seconds: all calls, all starts, for a core
         self._stopped: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
-        self._scratch: Path | None = None
-        self._starts = 0
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._starts = self._largest = self._killings = 0
 
     def __enter__(self) -> Self:
         return self
@@ -196,8 +219,10 @@ class Session:
         request = packed({"call": name, "args": list(args)},
                          f"the arguments of {name}, with what it returned before, cannot be sent",
                          number)
+        begun = self._now()
+        seconds = min(self.limits.seconds, max(1.0, self.limits.total - self.used))
         try:
-            reply = self._talk(request, self.limits.seconds, functions, number)
+            reply = self._talk(request, seconds, functions, number)
         except Ended as ended:
             self.stop()
             self._stopped[name] = f"{name} {ended}"
@@ -205,29 +230,52 @@ class Session:
         except Mistake:
             self.stop()  # it waits for the answer to a callback
             raise
+        finally:
+            self.used += self._now() - begun
         return value_of(reply, name, self.errors)
 
     def _start(self) -> None:
-        """Start the child and run the cells; leave out one that ends it."""
+        """Start the child and run the cells; leave out one that ends it or takes too long."""
         while self._process is None:
+            self._in_time()
+            begun = self._now()
             self._launch()
+            self.cell_seconds = {}
             for cell in list(self.cells):
-                self._in_time()
-                try:
-                    request = packed({"name": cell[0], "source": cell[1]},
-                                     "the cell cannot be sent")
-                    reply = self._talk(request, self.limits.seconds)
-                except Mistake as mistake:
-                    self.errors[cell[0]] = str(mistake)
-                    self.cells.remove(cell)
-                    continue
-                except Ended as ended:
-                    self.errors[cell[0]] = f"the cell {ended}"
-                    self.cells.remove(cell)
-                    self.stop()
+                self._run(*cell)
+                if self._process is None:
                     break
-                if isinstance(reply, dict) and "raised" in reply:
-                    self.errors[cell[0]] = f"the cell {raised(reply, 600)}"
+            self.started += self._now() - begun
+
+    def _run(self, name: str, source: str) -> None:
+        begun = self._now()
+        try:
+            request = packed({"name": name, "source": source}, "the cell cannot be sent")
+            reply = self._talk(request, self.limits.seconds)
+        except Mistake as mistake:
+            return self._leave_out(name, str(mistake))
+        except Ended as ended:
+            self.stop()
+            return self._leave_out(name, f"the cell {ended}")
+        if isinstance(reply, dict) and "raised" in reply:
+            self.errors[name] = f"the cell {raised(reply, 600)}"
+        self.cell_seconds[name] = self._now() - begun
+        if sum(self.cell_seconds.values()) > self.limits.start:
+            self.stop()
+            self._leave_out(max(self.cell_seconds, key=self.cell_seconds.__getitem__),
+                            f"the cell was left out: {self.cell_times()}")
+        return None
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self.cells = [cell for cell in self.cells if cell[0] != name]
+        self.errors[name] = why
+
+    def cell_times(self) -> str:
+        """Say how long the cells took at the last start, and how long they may take."""
+        slow = sorted(self.cell_seconds.items(), key=lambda entry: -entry[1])[:5]
+        return (f"the cells took {sum(self.cell_seconds.values()):.1f} seconds at one start, where "
+                f"grading allows {self.limits.start:g} ("
+                + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in slow) + ")")
 
     def _in_time(self) -> None:
         """Raise Mistake if the submission has used all its time or started too often."""
@@ -235,6 +283,9 @@ class Session:
             self.stop()
             raise Mistake(f"the submission took more than {self.limits.total:g} seconds in all, or "
                           f"ended its process more than {STARTS} times")
+        if self._process is None and self.started > self.limits.starts:
+            raise Mistake(f"{self._starts} starts of the submission took more than "
+                          f"{self.limits.starts:g} seconds: {self.cell_times()}")
 
     def forget(self) -> None:
         """Let the next call find a process without memory of the calls before."""
@@ -242,67 +293,105 @@ class Session:
         self._starts -= 1
 
     def _launch(self) -> None:
+        """Start the child; what goes wrong is a GraderError: no submission has run yet."""
         self._starts += 1
-        self._scratch = Path(tempfile.mkdtemp(prefix="cca-lab-"))
-        self._link, theirs = socket.socketpair()
-        with tempfile.TemporaryFile() as said, theirs:
-            self._process = subprocess.Popen(
-                command(self.sandbox, self.limits, self._scratch), stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL, stderr=said, cwd=self._scratch, start_new_session=True,
-                env=ENVIRONMENT | {"HOME": str(self._scratch), "TMPDIR": str(self._scratch)})
-            theirs.close()
-            try:
-                self._talk(wire.pack({"name": "start", "source": ""}), STARTING)
-            except Ended as ended:
-                self.stop()
-                said.seek(0)
-                raise GraderError(f"the {self.sandbox} sandbox "
-                                  f"{ended}\n{said.read().decode()[-2000:]}") from None
+        try:
+            self._scratch = tempfile.TemporaryDirectory(prefix="cca-lab-",
+                                                        ignore_cleanup_errors=True)
+            inside = self.sandbox == "bubblewrap"
+            home = FOLDERS[0] if inside else self._scratch.name
+            if not inside and shutil.disk_usage(home).free < SCRATCH:
+                raise OSError(errno.ENOSPC, "too little space for the files of a submission", home)
+            self._link, theirs = socket.socketpair()
+            with theirs, tempfile.TemporaryFile() as said:
+                self._process = subprocess.Popen(
+                    command(self.sandbox, self.limits), stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL, stderr=said, cwd=self._scratch.name,
+                    start_new_session=True, env=ENVIRONMENT | {"HOME": home, "TMPDIR": home})
+                theirs.close()
+                try:
+                    self._talk(wire.pack({"name": "start", "source": ""}), STARTING)
+                except Ended as ended:
+                    said.seek(0)
+                    raise GraderError(f"the {self.sandbox} sandbox {ended}\n"
+                                      f"{said.read().decode(errors='replace')[-2000:]}") from None
+            self._largest, self._killings = 0, killings()
+            threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
+        except BaseException as error:
+            self.stop()
+            if isinstance(error, (OSError, MemoryError, RuntimeError)):  # the last, of the thread
+                raise GraderError(f"the {self.sandbox} sandbox cannot be started: "
+                                  f"{type(error).__name__}: {error}") from error
+            raise
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop the clock while the child waits for a core; end it if it uses too much memory.
+
+        The clock goes at a quarter of its speed at least, for the child may itself keep cores busy.
+        """
+        folders = FOLDERS if self.sandbox == "bubblewrap" else ()
+        before, delays = time.monotonic(), dict[int, float]()
+        while process.poll() is None:
+            tree = processes(process.pid)
+            self._largest = max(self._largest, memory_of(tree, folders))
+            if self._largest > self.limits.together:
+                end(process)
+            now, delayed = time.monotonic(), {each: waiting(each) for each in tree}
+            waited = max(delayed[each] - delays.get(each, delayed[each]) for each in tree)
+            self._waited += min(max(waited, 0.0), 0.75 * (now - before))
+            before, delays = now, delayed
+            time.sleep(0.2)
+
+    def _now(self) -> float:
+        """Return the time on a clock that stands while the child waits for a core."""
+        return time.monotonic() - self._waited
 
     def stop(self) -> None:
         """End the child and all that it started."""
-        if self._process is not None:  # in a sandbox, its first process takes all others with it
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                self._process.kill()
-            self._process.wait()
-        if self._link is not None:
-            self._link.close()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        process, link, scratch = self._process, self._link, self._scratch
         self._process = self._link = self._scratch = None
+        if process is not None:  # in a sandbox, its first process takes all others with it
+            end(process)
+            process.wait()
+        if link is not None:
+            link.close()
+        if scratch is not None:
+            scratch.cleanup()
 
     def _talk(self, request: bytes, seconds: float,
               functions: list[Callable[..., Any]] | None = None,
               number: wire.Number | None = None) -> Any:
         """Send a request, answer callbacks, return the reply; after a Mistake the child waits."""
-        begun = time.monotonic()
-        if seconds != STARTING:
-            seconds = min(seconds, max(1.0, self.limits.total - self.used))
+        deadline = self._now() + seconds
         try:
-            self._send(request, begun + seconds)
+            self._send(request, deadline)
             while True:
-                reply = self._receive(begun + seconds)
+                reply = self._receive(deadline)
                 if not (isinstance(reply, dict) and "callback" in reply):
                     return reply
                 value = {"value": answered(reply, functions or [])}
                 answer = packed(value, "a function that it was given returned what cannot be sent",
                                 number)
-                self._send(answer, begun + seconds)
+                self._send(answer, deadline)
         except TimeoutError:
             raise Ended(f"took longer than {seconds:g} seconds: does a loop never end, or run to a "
                         "number read from beside a tensor?") from None
-        except (OSError, EOFError):
+        except (BrokenPipeError, ConnectionResetError, EOFError):
+            if self._largest > self.limits.together:
+                raise Ended(f"used more than {self.limits.together / 2**30:g} GiB of memory in all "
+                            "its processes and files") from None
+            if killings() > self._killings and self._largest < self.limits.together // 4:
+                raise GraderError("this machine ran out of memory, though not by this submission: "
+                                  "grade fewer at a time") from None
             raise Ended("ended the process: out of memory, an exit, or a crash?") from None
+        except OSError as error:  # the link is whole, and something of ours is not
+            raise GraderError(f"the link to the {self.sandbox} sandbox: {error}") from error
         except ValueError as error:
             raise Ended(f"sent what cannot be read ({error})") from None
-        finally:
-            self.used += time.monotonic() - begun
 
     def _send(self, data: bytes, deadline: float) -> None:
         assert self._link is not None
-        self._link.settimeout(max(0.01, deadline - time.monotonic()))
+        self._link.settimeout(max(0.01, 4 * (deadline - self._now())))  # the slowest clock
         self._link.sendall(struct.pack(">Q", len(data)) + data)
 
     def _receive(self, deadline: float) -> Any:
@@ -315,10 +404,13 @@ class Session:
         assert self._link is not None
         data = bytearray()
         while len(data) < size:
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 raise TimeoutError
-            self._link.settimeout(max(0.01, deadline - time.monotonic()))
-            chunk = self._link.recv(min(size - len(data), 2**20))
+            self._link.settimeout(max(0.01, deadline - self._now()))
+            try:
+                chunk = self._link.recv(min(size - len(data), 2**20))
+            except TimeoutError:  # the clock may have stood
+                continue
             if not chunk:
                 raise EOFError
             data += chunk
@@ -327,6 +419,56 @@ class Session:
 
 class Ended(Exception):
     """Why the child had to be stopped, or stopped itself."""
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its group."""
+    with suppress(ProcessLookupError):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except PermissionError:
+            process.kill()
+
+
+def processes(leader: int) -> dict[int, int]:
+    """Return the pages of memory of a process and of all that it started, the leader first."""
+    parents, pages, tree = {}, {}, [leader]
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended
+            fields = path.read_bytes().rpartition(b")")[2].split()
+            parents[int(path.parent.name)] = int(fields[1])
+            pages[int(path.parent.name)] = int(fields[21])
+    for process in tree:
+        tree += [child for child, parent in parents.items() if parent == process]
+    return {process: pages.get(process, 0) for process in tree}
+
+
+def memory_of(tree: dict[int, int], folders: tuple[str, ...]) -> int:
+    """Return the bytes that the processes of `processes`, and files in their folders, use."""
+    total = sum(tree.values()) * os.sysconf("SC_PAGESIZE")
+    for folder in folders if len(tree) > 1 else ():
+        with suppress(OSError):
+            about = os.statvfs(f"/proc/{list(tree)[1]}/root{folder}")
+            total += about.f_frsize * (about.f_blocks - about.f_bfree)
+            total += INODE * (about.f_files - about.f_ffree)
+    return total
+
+
+def waiting(process: int) -> float:
+    """Return the seconds that a process was ready to run and had no core, as far as Linux says."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def killings() -> int:
+    """Return how many processes the kernel has killed for lack of memory."""
+    with suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
 
 
 def packed(message: dict[str, Any], wrong: str, number: wire.Number | None = None) -> bytes:
@@ -344,8 +486,10 @@ def answered(reply: dict[str, Any], functions: list[Callable[..., Any]]) -> Any:
         raise ValueError("a call of no function")
     try:
         return functions[number](*args)
-    except Mistake:
+    except (Mistake, GraderError):
         raise
+    except (OSError, MemoryError) as error:  # that function reads no files of the submission
+        raise GraderError(f"a function of the check: {type(error).__name__}: {error}") from error
     except Exception as error:  # values that the function of the check does not take
         raise Mistake(f"a function that it was given raised {type(error).__name__}: "
                       f"{clean(str(error), 200)}") from None

@@ -5,6 +5,7 @@ of its inputs), and raises `Mistake`. It never runs in the process of the answer
 given: see `grading`.
 """
 
+import errno
 import hashlib
 import random
 from collections.abc import Callable, Iterator
@@ -197,6 +198,22 @@ def unseen(task: CourseTask, answer: Answer, secret: str, known: dict[str, Mark]
         yield mark
 
 
+# Of a machine that is full, or out of order; other errors of files may be the answer's.
+MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+           errno.EIO, errno.EROFS}
+
+
+def is_ours(error: Exception, task: CourseTask, answer: Answer) -> bool:
+    """Return True for an error of this machine; only those of this process can be told.
+
+    An answer in another process, which has `forget`, raises `Mistake` for all that goes wrong.
+    """
+    if hasattr(answer, "forget"):
+        return isinstance(error, (OSError, MemoryError))
+    return task.files and (isinstance(error, MemoryError)
+                           or isinstance(error, OSError) and error.errno in MACHINE)
+
+
 def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
            shown: bool = True) -> Mark:
     try:
@@ -207,7 +224,9 @@ def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
         raise
     except NotImplementedError as error:
         return Mark(prop, 0.0, f"{task.answer} is not written yet", shown, error)
-    except Exception as error:  # the answer's own
+    except Exception as error:  # the answer's own, or ours
+        if is_ours(error, task, answer):
+            raise GraderError(f"{task.id}: {type(error).__name__}: {error}") from error
         return Mark(prop, 0.0, clean(f"{task.answer} raised {type(error).__name__}: {error}"),
                     shown, error)
     if share is None:

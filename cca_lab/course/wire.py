@@ -12,8 +12,11 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-LIMIT = 64 * 2**20  # bytes of one message
-TEXT = 8 * 2**20  # of these, of all that is no tensor
+TEXT = 2 * 2**20  # bytes of one message, of all that is no tensor
+# Of one message, in tensors or beside them. A comparison may widen each to eight bytes or make an
+# object of it, whatever its dtype: bytes are no bound.
+NUMBERS = 2**20
+LIMIT = 2 * (TEXT + 8 * NUMBERS)  # bytes of one message, names and shapes of tensors included
 DEPTH = 20
 # Gives a function a number, by which the other side calls it.
 Number = Callable[[Callable[..., Any]], int]
@@ -49,7 +52,7 @@ def pack(value: Any, *, number: Number | None = None) -> bytes:
         if callable(value) and number is not None:
             return {"function": number(value)}
         if type(value).__module__ == "numpy" and hasattr(value, "__array__"):
-            return tree(torch.tensor(value) if getattr(value, "ndim", 0) else value.item(),
+            return tree(torch.tensor(value.copy()) if getattr(value, "ndim", 0) else value.item(),
                         depth + 1)
         if isinstance(value, Real):  # such as a fraction
             return float(value)
@@ -57,9 +60,8 @@ def pack(value: Any, *, number: Number | None = None) -> bytes:
                         "lists, tuples or dicts")
 
     text = json.dumps(tree(value)).encode()
-    if len(text) > TEXT or sum(tensor.nbytes for tensor in tensors.values()) > LIMIT // 2:
-        raise TypeError(f"more than {TEXT // 2**20} MiB of numbers and text, or {LIMIT // 2**21} "
-                        "MiB of tensors")
+    if len(text) > TEXT or sum(map(Tensor.numel, tensors.values())) > NUMBERS:
+        raise TypeError(f"more than {TEXT // 2**20} MiB of text, or {NUMBERS} numbers in tensors")
     return len(text).to_bytes(8, "big") + text + (save(tensors) if tensors else b"")
 
 
@@ -71,11 +73,17 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
             raise ValueError("too long")
         tensors = load(data[8 + size:]) if len(data) > 8 + size else {}
         root = json.loads(data[8:8 + size])
+    except MemoryError:  # of this process
+        raise
     except Exception as error:  # safetensors and json raise errors of their own
         raise ValueError(f"no message: {type(error).__name__}") from error
 
+    left = NUMBERS - sum(map(Tensor.numel, tensors.values()))
+
     def value(node: Any, depth: int = 0) -> Any:
-        if depth > 2 * DEPTH or isinstance(node, list):
+        nonlocal left
+        left -= 1
+        if depth > 2 * DEPTH or left < 0 or isinstance(node, list):
             raise ValueError("no message")
         if not isinstance(node, dict):
             return node

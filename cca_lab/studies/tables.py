@@ -289,8 +289,9 @@ def _options(study: Row) -> str:
 
 
 def kept() -> str:
-    """Return the table of the needles that SmolLM2 finds outside of the window, by length."""
-    studies = results("kept-*.json")
+    """Return the table of the needles that SmolLM2 finds before the end, by the prompt's length."""
+    studies = sorted(results("kept-*.json"), key=lambda study: ("wording=" in study["task"],
+                                                                study["task"]))
     lengths = sorted({length for study in studies for length in study["lengths"]})
     rows = []
     for study in studies:
@@ -302,11 +303,14 @@ def kept() -> str:
                            sum(cell["samples"] for cell in far))
             found.append(f"{hits} of {asked}" if asked else "-")
         # of the base model, the heads are chosen by the command
-        name = study["model"] if study["model"] != "smollm2" else "kept-cca, untrained"
-        rows.append([name, study["task"].split(" ")[0], *found])
+        untrained = {"full": "smollm2, full attention", "kept_heads": "kept-cca, untrained"}
+        name = study["model"] if study["model"] != "smollm2" else untrained[study["attention"]]
+        other = ", other wording" if "wording=" in study["task"] else ""
+        rows.append([name, study["task"].split(" ")[0] + other, *found])
     first = studies[0]
     return table(["model", "task", *(f"{length} tokens" for length in lengths)], rows) + (
-        f"\nNumbers of 7 digits, all of them right, at depths of 0 to 75 %; {first['precision']}, "
+        "\nNumbers of 7 digits, or all five names of variable_tracking, each of them right, at "
+        f"depths of 0 to 75 %; {first['precision']}, "
         f"{first['machine']['cpu']}.\n")
 
 

@@ -5,12 +5,8 @@ Points are worked out by hand: those of the assignment (20) less what the mistak
 """
 
 import json
-import sys
-import tempfile
 from pathlib import Path
 
-from cca_lab import files
-from cca_lab.course import front, grading
 from tests.course import handed_in, matrix
 from tests.course.cheats import CHEATS, HEAD
 
@@ -58,6 +54,21 @@ def build(folder: Path) -> dict[str, float | None]:
     print("done")
     row = torch.arange(length)''')
     student(20, handed_in.solved(PART, {"a5.2": "%matplotlib inline\n!pip --version\n" + noisy}))
+    # accidents that cost nothing: a mark of Windows before the text, black's line breaks, a cell of
+    # the shell, and helpers in cells that are not run as they were handed in
+    black = solution.replace("(row + 1 - sinks - window) // group", """(
+        (int(np.zeros(1)[0]) + row + 1 - sinks - window)
+        % 2**40
+    ).where(row + 1 > sinks + window, ZERO) // divisor(group)""")
+    assert black != solution
+    slips = handed_in.solved(PART, {"a5.2": black})
+    added = {"given-setup": "\nimport numpy as np\n", "a5-3-check": "\nZERO = 0\n",
+             "a5-1-check": "\ndef divisor(x):\n    return x\n"}
+    for cell in slips["cells"]:
+        cell["source"] = "".join(cell["source"]) + added.get(cell["id"], "")
+    slips["cells"].insert(3, {"cell_type": "code", "id": "x", "source": "%%bash\nls | wc",
+                              "metadata": {}, "outputs": [], "execution_count": None})
+    (student(20, "\ufeff" + json.dumps(slips)) / "helper.py").symlink_to("/etc/hostname")
     gone = handed_in.solved(PART)
     gone["cells"] = [cell for cell in gone["cells"]
                      if cell["id"] not in ("a5-2-check", "given-setup", "a5-4-answer")]
@@ -71,21 +82,3 @@ def build(folder: Path) -> dict[str, float | None]:
                 "intervals(length, sinks, group, window)\n")
     student(6, adapters, "adapters.py")
     return points
-
-
-def main() -> int:
-    """Grade the class as the command does; return how many marks differ from those by hand."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, out = Path(name, "submitted"), Path(name, "marks")
-        wanted = build(folder)
-        front.grade_class(folder, out, files.course_folder(), jobs=2)
-        marks = {record["student"]: record for record in grading.records(out)}
-    wrong = [f"{who}: {marks[who]['status']} {marks[who]['earned']:g}, wanted {points}"
-             for who, points in wanted.items()
-             if (None if marks[who]["status"] == "refused" else marks[who]["earned"]) != points]
-    print("\n".join(wrong) or f"all {len(wanted)} marks are as worked out by hand")
-    return len(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

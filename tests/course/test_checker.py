@@ -39,7 +39,7 @@ def test_a_wrong_answer_names_the_mistake_on_the_smallest_example(capsys):
     with pytest.raises(CheckFailed, match=missed):
         check("a5.2", early)
     said = " ".join(capsys.readouterr().out.split())
-    assert ("length 6, sinks 0, group 2, window 2: row 3 reads token 1 2 times, inside a core and "
+    assert ("length 6, sinks 0, group 2, window 2: row 3 reads token 1 twice, inside a core and "
             "raw") in said
     assert "does the window start before" in said
 
@@ -129,7 +129,7 @@ def test_one_task_in_a_terminal(tmp_path, capsys):
     assert front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2")
     said = capsys.readouterr().out
     assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said
-    assert "6 of 6 points; 0" in said
+    assert "6 of 6 points. Marks" in said
     with pytest.raises(ValueError, match="task: got a6.2, which is no task of a5_cca.ipynb"):
         front.check_file(folder / "a5_cca.ipynb", COURSE, task="a6.2")
 
@@ -168,7 +168,7 @@ def test_every_task_has_what_its_readers_need():
     for part in ASSIGNMENTS.values():
         names = [prop.name for task in part.tasks for prop in task.properties]
         assert len(names) == len(set(names)), part.id
-        assert 60 <= part.minutes <= 180, (part.id, part.minutes)
+        assert 60 <= part.minutes <= 300, (part.id, part.minutes)
         for number, task in enumerate(part.tasks, start=1):
             assert task.id == f"{part.id}.{number}" and task_of(task.id) is task
             assert 1 <= task.difficulty <= 5 and 1 <= task.importance <= 5

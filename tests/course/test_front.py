@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.course import grading, reports
+from cca_lab.course import grading, reports, sandbox
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Mark
 from tests.course import handed_in
@@ -26,6 +26,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     """A folder with submissions, and commands that work in it and grade nothing."""
     handed_in.hand_in(tmp_path / "sub", "al", "a5", handed_in.released("a5"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sandbox, "best", lambda: "bubblewrap")
     return tmp_path
 
 
@@ -35,6 +36,7 @@ def record() -> dict[str, Any]:
     marks = [Mark(prop, 0.5, "wrong", shown=True) for prop in task.properties]
     return {"student": "al", "assignment": A5.name, "status": "graded", "notes": ["a note"],
             "sandbox": "none", "points": A5.points, "read": A5.read, "earned": 0.5, "key": "x",
+            "handed_in": "2026-10-01T12:00:00+00:00",
             "tasks": [grading.task_record(task, marks)], "seconds": 1.5}
 
 

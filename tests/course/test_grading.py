@@ -1,6 +1,5 @@
-"""Grading for real, in the sandbox: cheats, a class, and what a second run does."""
+"""Grading for real, in the sandbox: a class, and what a second run does."""
 
-import json
 import shutil
 from dataclasses import replace
 from importlib.util import find_spec
@@ -13,7 +12,6 @@ from cca_lab.course import front, grading, reports, sandbox
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.sandbox import Limits, Session
 from tests.course import classroom, handed_in, matrix
-from tests.course.cheats import CHEATS, FINDER, HEAD
 
 COURSE = files.course_folder()
 A5 = assignment_of("a5")
@@ -28,29 +26,6 @@ WRONG = next(entry for part, entry in matrix.entries()[1]
 def graded(folder: Path, notebook: dict, assignment=A5, **options) -> grading.Record:
     submitted = handed_in.hand_in(folder, "somebody", "a5", notebook)
     return grading.grade(assignment, submitted, RELEASE, "a seed", QUICK, **options)
-
-
-@strict
-@pytest.mark.parametrize("what", CHEATS)
-def test_a_cheat_scores_nothing(what, tmp_path):
-    # What acts only when a5.2 is called cannot touch the other tasks; whatever acts when its cell
-    # runs is there whenever the process starts, and all tasks are graded.
-    called = CHEATS[what].startswith((HEAD, FINDER))
-    record = graded(tmp_path, handed_in.filled("a5", {"a5.2": CHEATS[what]}),
-                    assignment=replace(A5, tasks=A5.tasks[1:2]) if called else A5)
-    assert (record["status"], record["earned"]) == ("graded", 0)
-    assert not Path("unpickled-by-the-grader").exists()
-    assert "the seed was found" not in json.dumps(record)
-
-
-@strict
-def test_the_cheats_are_no_strawmen():
-    """What the sandbox hides is there to be found without it."""
-    for what in ("import the grader's own oracle", "scan the heap for the oracle"):
-        scope: dict = {}
-        exec("import torch\n" + CHEATS[what], scope)
-        table = scope["intervals"](6, 0, 2, 2)
-        assert table.shape == (6, 3, 2) and table.any()
 
 
 @pytest.mark.parametrize("kind",
@@ -111,17 +86,17 @@ def test_a_class(tmp_path, capsys):
     """By hand the same marks; a second run, and one after an interruption, change nothing."""
     submitted, marks = tmp_path / "submitted", tmp_path / "marks"
     wanted = classroom.build(submitted)
-    front.grade_class(submitted, marks, COURSE, jobs=2)
+    front.grade_class(submitted, marks, COURSE, jobs=2, unsafe=True)
     assert {record["student"]: None if record["status"] == "refused" else record["earned"]
             for record in grading.records(marks)} == wanted
     texts = {path: path.read_text() for path in marks.rglob("*.*")}
     (marks / "s03" / "a5_cca.json").unlink()  # as if it had been interrupted there
     (marks / "s06" / "a5_cca.json").write_text('{"stude')  # an editor's mistake, then deleted
     with pytest.raises(ValueError, match=r"s06/a5_cca.json is no JSON .*; delete the file"):
-        front.grade_class(submitted, marks, COURSE, jobs=2)
+        front.grade_class(submitted, marks, COURSE, jobs=2, unsafe=True)
     (marks / "s06" / "a5_cca.json").unlink()
     begun = (marks / "s04" / "a5_cca.json").stat().st_mtime_ns
-    front.grade_class(submitted, marks, COURSE, jobs=2)
+    front.grade_class(submitted, marks, COURSE, jobs=2, unsafe=True)
     assert (marks / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
     assert [path for path, text in texts.items() if path.suffix in (".csv", ".html")
             and path.read_text() != text] == []
@@ -165,7 +140,8 @@ def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatc
         if name:
             (tmp_path / "package" / name).write_text("after\n")
         for _ in range(2):
-            grading.grade_folder(tmp_path / "submitted", tmp_path / "marks", COURSE)
+            grading.grade_folder(tmp_path / "submitted", tmp_path / "marks", COURSE,
+                                 kind="none")
             assert len(times) == number, name
 
 
@@ -177,12 +153,76 @@ def test_a_link_to_another_notebook_is_refused(tmp_path):
     assert record["status"] == "refused" and "no plain file" in record["notes"][0]
 
 
+BLACK = """label = (
+    "%d of %d"
+    % (1, 2)
+)
+assert (
+    label
+    != "1 of 3"
+)
+"""
+
+
+@pytest.mark.parametrize("before", ["", "%matplotlib inline\n", "!ls -l\nfiles = !ls\n", "?len\n",
+                                    "%%time\n", "%%capture out\n%precision 3\n"])
+def test_commands_of_ipython_go_and_python_stays(before):
+    """The mutant that cleans by lines takes the lines that begin with % and != for commands."""
+    scope: dict = {}
+    exec(grading.SHELL, scope)
+    exec(grading.python(before + BLACK), scope)
+    assert scope["label"] == "1 of 2"
+    assert before or grading.python(BLACK) == BLACK
+
+
+def test_what_is_no_python_stays_as_it_is_and_a_shell_is_not_run():
+    assert grading.python("%%bash\nrm -rf /") == "pass"
+    assert grading.python("def broken(:\n    pass\n") == "def broken(:\n    pass\n"
+    long = "!x\n" * 100_000  # to be read once for each of its lines
+    assert grading.python(long) == long
+
+
+def test_helpers_in_cells_that_are_replaced_are_kept_and_given_names_win():
+    """The mutant that drops them costs an import; that which runs them last lets them win."""
+    release = [{"name": name, "source": source} for name, source in (
+        ("given-setup", "from cca_lab.course import check\nWIDTH = 8"), ("show-1", "plot(WIDTH)"),
+        ("scratch-1", ""), ("a5-1-answer", "..."), ("a5-1-check", "check()"))]
+    theirs = ["import math\nfrom cca_lab.course import check, points\nWIDTH = 9",
+              "def half(x):\n    return x / 2\nplot(half(WIDTH))", "FEW = 3\nslow = f()",
+              "def answer():\n    return half(WIDTH) * FEW + math.pi", "class Kept: pass"]
+    cells = [{"name": each["name"], "source": source}
+             for each, source in zip(release, theirs, strict=True)]
+    runs, notes = grading.arranged(cells, release)
+    scope: dict = {}
+    for name, source in runs:
+        if name != "given-setup" or "cca_lab" not in source:
+            exec(source, scope)
+    exec("WIDTH = 8", scope) if dict(runs)["given-setup"] == release[0]["source"] else None
+    assert [name for name, _ in runs] == ["given-setup-added", "given-setup", "show-1-added",
+                                          "scratch-1-added", "a5-1-answer", "a5-1-check-added"]
+    assert round(scope["answer"](), 2) == 15.14 and "slow" not in scope and "Kept" in scope
+    assert notes == ["edited cells were replaced by the original ones: given-setup, show-1, "
+                     "a5-1-check"]
+
+
+def test_slow_exploration_is_said_before_it_costs_points(tmp_path):
+    """The mutant without the note lets a check pass what grading will cut off."""
+    notebook = handed_in.solved("a5")
+    notebook["cells"].append({"cell_type": "code", "id": "explore", "metadata": {},
+                              "source": "import time\ntime.sleep(2)"})
+    folder = handed_in.hand_in(tmp_path, "somebody", "a5", notebook)
+    record = grading.grade(replace(A5, tasks=A5.tasks[:1]), folder, RELEASE, None,
+                           Limits(seconds=20.0, starts=40.0))
+    [note] = record["notes"]
+    assert "grading allows" in note and "cell-" in note
+
+
 def test_our_own_failure_costs_nobody_points(tmp_path, monkeypatch):
     submitted, marks = tmp_path / "submitted", tmp_path / "marks"
     handed_in.hand_in(submitted, "somebody", "a5", handed_in.solved("a5"))
     monkeypatch.setattr(sandbox, "command", lambda *args: ["false"])
-    assert not front.grade_class(submitted, marks, COURSE)
+    assert not front.grade_class(submitted, marks, COURSE, unsafe=True)
     assert grading.records(marks)[0]["status"] == "failed"
     monkeypatch.undo()
-    assert front.grade_class(submitted, marks, COURSE)
+    assert front.grade_class(submitted, marks, COURSE, unsafe=True)
     assert grading.records(marks)[0]["earned"] == 20

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy
 import pytest
 import torch
+from safetensors.torch import save
 
 from cca_lab.course import wire
 
@@ -69,6 +70,20 @@ def test_a_tensor_of_another_class_becomes_a_plain_one():
             return True
 
     assert type(wire.by_value(torch.zeros(2).as_subclass(Yes))) is torch.Tensor
+
+
+def of_text(text: str) -> bytes:
+    return len(text).to_bytes(8, "big") + text.encode()
+
+
+@pytest.mark.parametrize("data", [
+    of_text('{"tensor": 0, "kept": 0}') + save({"0": torch.zeros(2**20, dtype=torch.float16)}),
+    of_text(f'{{"list": [{"1," * (2**20 - 2)}1]}}'), of_text(2**21 * " " + "1")],
+    ids=["tensor", "numbers", "text"])
+def test_a_bomb_is_refused_before_anything_widens_it(data):
+    """The mutant that counts bytes, not numbers, lets half-precision grow to 64 bits each."""
+    with pytest.raises(ValueError, match="no message"):
+        wire.unpack(data)
 
 
 @pytest.mark.parametrize("data", [

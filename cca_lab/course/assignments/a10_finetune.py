@@ -19,7 +19,7 @@ from cca_lab.course.assignments.a10_models import (
     parsed,
     read,
 )
-from cca_lab.course.compare import describe, need_close, need_equal, need_items, need_number
+from cca_lab.course.compare import describe, many, need_close, need_equal, need_items, need_number
 from cca_lab.course.tasks import (
     Answer,
     Assignment,
@@ -96,7 +96,8 @@ def alone(answer: Answer, draw: Draw) -> None:
         q = draw.normal(batch, heads, length, 1)
         k, v = draw.normal(batch, kv, length, 1), draw.normal(batch, kv, length, 1)
         real = None if batch == 1 else real_tokens(draw, batch, length)
-        with case(f"{batch} texts of {length} tokens, {heads} query heads, {kv} key heads"):
+        with case(f"{many(batch, 'text')} of {length} tokens, {many(heads, 'query head')}, "
+                  f"{many(kv, 'key head')}"):
             wanted = by_text(q, k, v, real, 1.0)
             counts: list[int] = []
             need_close(answer(q, k, v, real, 1.0, attend_on(heads, 1, counts)), wanted,
@@ -174,8 +175,8 @@ def mean_of_marked(answer: Answer, draw: Draw) -> None:
                 for r in range(batch)]
         means = {kind: sum(each[r][kind] for r in span) / len(span) for kind, span in
                  zip(KINDS, (range(text_rows), range(text_rows, batch)), strict=True)}
-        with case(f"{text_rows} rows of text and {batch - text_rows} of questions, {length} tokens "
-                  "each"):
+        with case(f"{many(text_rows, 'row')} of text and {batch - text_rows} of questions, "
+                  f"{length} tokens each"):
             need_losses(answer(*drawn), wanted_losses(*drawn), 1e-5, {
                 "the logits at a token are taken, not those before it":
                     wanted_losses(behind, ids, known, text_rows),
@@ -192,7 +193,8 @@ def in_float32(answer: Answer, draw: Draw) -> None:
             logits = (4 * logits).bfloat16()
         else:
             known[-1, 1:] = False
-        with case(f"{logits.dtype}, {text_rows} rows of text, {batch - text_rows} of questions"):
+        with case(f"{logits.dtype}, {many(text_rows, 'row')} of text, {batch - text_rows} of "
+                  "questions"):
             need_losses(answer(logits, ids, known, text_rows),
                         wanted_losses(logits, ids, known, text_rows), 1e-5, {})
 

@@ -7,17 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    many,
-    need_close,
-    need_equal,
-    need_items,
-    need_keys,
-    need_tensor,
-    show,
-)
+from cca_lab.course.assignments.slips import PAID, after, need_close, need_equal
+from cca_lab.course.compare import by_hand, describe, many, need_items, need_keys, need_tensor, show
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # The one matrix behind the checks of a1, and what usual mistakes give.
@@ -67,8 +58,9 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
         return {}
     of_kv = torch.arange(heads) // (heads // kv)
 
-    def wrong(a: Tensor = slopes, z: Tensor = sinks, s: float = scale, **other: Any) -> Tensor:
-        return dense(q, k, v, a, z, s, **other)
+    def wrong(a: Tensor = slopes, z: Tensor = sinks, s: float = scale, times: Tensor | float = 1.0,
+              **other: Any) -> Tensor:
+        return dense(q * times, k, v, a, z, s, **other)
 
     def plain(scores: Tensor, sink: Tensor) -> Tensor:
         return scores.exp() / (scores.exp().sum(-1, keepdim=True) + sink)
@@ -79,6 +71,10 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
               "the slope is forgotten": wrong(0 * slopes),
               "the slope is added instead of subtracted": wrong(-slopes),
               "the slope is multiplied by the scale too": wrong(scale * slopes),
+              # A number added to all scores of a row is one taken from its sink.
+              "the distance is i - t + 1, so that the row's own token is one away":
+                  wrong(z=sinks + slopes),
+              "the distance is i - t - 1, one too short": wrong(z=sinks - slopes),
               "the mask is applied after the softmax: masked tokens then still stand in the "
               "denominator":
                   wrong(past=length, weigh=lambda scores, sink: with_sink(scores, sink).tril()),
@@ -88,7 +84,12 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
               "query head h takes the slope of its KV head's number": wrong(slopes[of_kv]),
               "query head h takes the sink of its KV head's number": wrong(z=sinks[of_kv]),
               "query head h takes slope and sink of its KV head's number":
-                  wrong(slopes[of_kv], sinks[of_kv])}
+                  wrong(slopes[of_kv], sinks[of_kv]),
+              "the scale is divided by the number of KV heads": wrong(s=scale / kv),
+              "the scale is divided by the number of query heads of a KV head":
+                  wrong(s=scale * kv / heads),
+              "only KV head 0 has the scale":
+                  wrong(times=torch.where(of_kv == 0, 1.0, 1 / scale)[:, None, None])}
     if length == 2:  # where all of the future is one token
         causes["a row sees a later token"] = causes.pop("the future is not masked")
         del causes["a row sees one token of the future"]
@@ -259,7 +260,7 @@ def merge_any(answer: Answer, draw: Draw) -> None:
 
 # Length, rows, keys of a tile. At length 1 mistakes look alike, so it is not the first.
 TILES: list[tuple[int, ...]] = [(2, 1, 1), (1, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4),
-                                (12, 5, 7), (4, 9, 9)]
+                                (12, 5, 7), (4, 9, 9), (8, 2, 4), (8, 4, 2)]
 Given = tuple[Tensor, Tensor, Tensor, float, float, float]  # q, k, v, scale, slope, sink
 
 
@@ -289,11 +290,12 @@ def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = ""
         nonlocal loaded
         start, stop = int(start), int(stop)
         if not 0 <= start < stop <= length or stop - start > keys:
-            raise Mistake(f"load({start}, {stop}): wanted 1 to {keys} of the {length} tokens that "
-                          "exist")
+            raise Mistake(f"load({start}, {stop}): wanted at most {many(keys, 'token')} of the "
+                          f"{length} that exist, and one at least")
         if start % keys or stop - start < keys and stop % rows and stop < length:
             raise Mistake(f"load({start}, {stop}): tiles of keys start at multiples of {keys} and "
-                          f"have {keys} keys; only the last one of a tile of rows may have fewer")
+                          f"have {many(keys, 'key')}; only the last one of a tile of rows may have "
+                          "fewer")
         loaded += stop - start
         return k[start:stop], v[start:stop]
 
@@ -305,14 +307,19 @@ def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = ""
         step = torch.arange(length)[:, None] - torch.arange(length)
         scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
         causes = {"masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
-        if not what:
+        if not what or PAID.get():
+            lasts = (torch.arange(length) // rows * rows + rows).clamp(max=length)
+            tiles = -(-lasts // keys)  # that a row's tile of rows reads
+            per_tile = {f"the sink is added with each tile of keys{also}":
+                            with_sink(scores, sink + (tiles + more).double().log()[:, None]) @ v
+                        for more, also in ((0, ", not once"), (1, ", and once more"))}
             causes = {} if length == 1 else {
                 "the accumulator does not shrink when the maximum grows":
                     uncorrected(scores, v, keys, sink)[None, None],
                 "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
-                    dense(*heads[:4], 2 * heads[4], scale)} | usual_causes(*heads)
+                    dense(*heads[:4], 2 * heads[4], scale)} | usual_causes(*heads) | per_tile
         need_double(got, dense(*heads)[0, 0], "the output",
-                    {cause: wrong[0, 0] for cause, wrong in causes.items()})
+                    {cause: wrong.view(length, -1) for cause, wrong in causes.items()})
     return loaded
 
 
@@ -346,8 +353,9 @@ def tiled_reads(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"{loaded} keys were loaded, {most} are enough: are tiles loaded "
                               "that lie wholly in the future, or again for each row of a tile?")
             if loaded < sum(lasts):
-                raise Mistake(f"{loaded} keys were loaded, though all tiles of rows together need "
-                              f"{sum(lasts)}: is a tile of keys kept for the next tile of rows?")
+                raise Mistake(f"{many(loaded, 'key')} loaded, though all tiles of rows together "
+                              f"need {sum(lasts)}: is a tile of keys kept for the next tile of "
+                              "rows?")
 
 
 # a1.5: repair
@@ -484,7 +492,7 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a sl
             rounded=5e-3)),)),
     CourseTask("a1.2", "loops", "Attention by loops", 25, 2, 5, (
         Property("one head equals the formula", 1, one_head),
-        Property("each query head reads its own KV head", 2, many_heads),
+        Property("each query head reads its own KV head", 2, after(one_head, many_heads)),
         Property("no row reads a later token", 1, no_future))),
     CourseTask("a1.3", "merge", "Two parts of one softmax", 20, 3, 5, (
         Property("two parts give the whole", 1, merge_two),
@@ -492,14 +500,17 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a sl
         Property("any order, and large scores", 1, merge_any, hidden=True))),
     CourseTask("a1.4", "tiled", "Attention in tiles", 40, 4, 5, (
         Property("the output equals one matrix", 2, tiled_right),
-        Property("scores of ten thousand do no harm", 1, tiled_large),
-        Property("only tiles of the past are loaded", 1, tiled_reads, hidden=True))),
+        Property("scores of ten thousand do no harm", 1, after(tiled_right, tiled_large)),
+        Property("only tiles of the past are loaded", 1, after(tiled_right, tiled_reads),
+                 hidden=True))),
     CourseTask("a1.5", "repaired", "Two bugs to repair", 15, 2, 4, (
         Property("one tile for all keys", 1, partial(repaired, tiles=None)),
-        Property("one key in each tile", 1, partial(repaired, tiles=(1,))))),
+        Property("one key in each tile", 1, after(
+            partial(repaired, tiles=None), partial(repaired, tiles=(1,)))))),
     CourseTask("a1.6", "costs", "What tiles cost, without counting", 20, 3, 3, (
         Property("equal to counting", 1, costs_small),
-        Property("right for a trillion tokens", 1, costs_large, hidden=True))),
+        Property("right for a trillion tokens", 1, after(costs_small, costs_large),
+                 hidden=True))),
     CourseTask("a1.7", "backward", "The softmax backwards", 20, 4, 4, (
         Property("the gradient of the scores", 1, partial(run_backward, which=0)),
         Property("the gradient of the sinks", 1, partial(run_backward, which=1)),

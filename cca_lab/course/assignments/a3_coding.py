@@ -12,15 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    first,
-    need_close,
-    need_equal,
-    need_keys,
-    need_number,
-)
+from cca_lab.course.assignments.slips import after, need_close, need_equal
+from cca_lab.course.compare import by_hand, describe, first, many, need_keys, need_number
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # Results, bases and condition numbers
@@ -240,7 +233,7 @@ def problems(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
         yield "the example", tensor(logits), tensor(values), tensor(target)
     sizes = draw.sizes(5, (2, 6), (1, 6)) if draw.secret else [(3, 2), (3, 3), (2, 4)]
     for length, width in [*sizes, (4, 4)]:
-        name = f"{length} tokens, {width} dimensions"
+        name = f"{length} tokens, {many(width, 'dimension')}"
         yield name, draw.normal(length), draw.normal(length, width), draw.normal(width)
 
 
@@ -542,11 +535,13 @@ ASSIGNMENT = Assignment("a3", "coding", "Group coding: the noise factors, and th
                  0.0144}, 1e-6)),)),
     CourseTask("a3.2", "noise_factor", "Noise of a pooled logit", 10, 2, 5, (
         Property("the factor of independent noise", 1, partial(factor, correlated=False)),
-        Property("the factor of correlated noise", 1, partial(factor, correlated=True)))),
+        Property("the factor of correlated noise", 1,
+                 after(partial(factor, correlated=False), partial(factor, correlated=True))))),
     CourseTask("a3.3", "best_pool", "The pooling of least noise", 20, 3, 3, (
         Property("independent tokens are weighted by their noise", 1,
                  partial(best, correlated=False)),
-        Property("correlated tokens too", 1, partial(best, correlated=True)))),
+        Property("correlated tokens too", 1,
+                 after(partial(best, correlated=False), partial(best, correlated=True))))),
     CourseTask("a3.4", "measure", "Bias and variance from samples", 20, 3, 4, (
         Property("the bias is the mean shift", 1, partial(measured, key='bias')),
         Property("the variance is about the mean", 1, partial(measured, key='variance')),
@@ -568,5 +563,6 @@ ASSIGNMENT = Assignment("a3", "coding", "Group coding: the noise factors, and th
                  partial(bounded, keys=('kappa',))))),
     CourseTask("a3.9", "descent_steps", "How many steps", 10, 2, 3, (
         Property("as many steps as descent takes", 1, steps),
-        Property("None if descent never arrives, and only then", 1, arrives, hidden=True))),
+        Property("None if descent never arrives, and only then", 1, after(steps, arrives),
+                 hidden=True))),
 ))

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import by_hand, describe, first, need_close, need_items, need_tensor
+from cca_lab.course.assignments.slips import PAID, after, need_close
+from cca_lab.course.compare import by_hand, describe, first, many, need_items, need_tensor
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a4.2: judges
@@ -35,10 +36,14 @@ def filled(x: Tensor, group: int) -> Tensor:
 
 CAUSES: dict[str, Weigh] = {  # q: queries, k: keys, j: the judge, c: the scale, g: the group size
     "the first token of the group judges": lambda q, k, j, c, g: vote(q[:, :1], k, "last", c, g),
+    "the scores of a ragged group are not multiplied by the scale":
+        lambda q, k, j, c, g: vote(q, k, j, c if len(k) == g else 1.0, g),
     "the scores are not multiplied by the scale": lambda q, k, j, c, g: vote(q, k, j, 1.0, g),
     "each query head makes its own weights and these are averaged":
         lambda q, k, j, c, g: torch.stack([vote(h[None], k, j, c, g) for h in q]).mean(dim=0),
     "only the first query head of a KV head judges": lambda q, k, j, c, g: vote(q[:1], k, j, c, g),
+    "the query heads of a KV head are added, not averaged":
+        lambda q, k, j, c, g: vote(len(q) * q, k, j, c, g),
     "missing tokens take part as keys of zeros":
         lambda q, k, j, c, g: vote(q, filled(k, g), j, c, g),
     "missing tokens take part in the softmax as keys of zeros, and their weights are cut off after "
@@ -77,10 +82,14 @@ def weights_of(q: Tensor, k: Tensor, group: int, judge: str, scale: float,
 def mistaken(q: Tensor, k: Tensor, group: int, judge: str, scale: float) -> dict[str, Tensor]:
     """Return phi as known mistakes make it."""
     mixed = q.unflatten(0, (-1, len(k))).transpose(0, 1).flatten(0, 1)
+    head_0 = torch.where(torch.arange(len(q)) < len(q) // len(k), scale, 1.0)[:, None, None]
     return {cause: weights_of(q, k, group, judge, scale, weigh)
             for cause, weigh in CAUSES.items()} | {
         "query head h belongs to KV head h % Hk: neighbours belong together, h // r":
-            weights_of(mixed, k, group, judge, scale)}
+            weights_of(mixed, k, group, judge, scale),
+        "the scale is divided by the number of KV heads":
+            weights_of(q, k, group, judge, scale / len(k)),
+        "only KV head 0 has the scale": weights_of(head_0 * q, k, group, judge, 1.0)}
 
 
 def pooled(phi: Tensor, x: Tensor) -> Tensor:
@@ -98,12 +107,14 @@ def judged(answer: Answer, draw: Draw, sizes: list[tuple[int, int, int, int]]) -
         v = draw.normal(kv_heads, length, 2)
         scale = draw.choice((0.5, 0.75, 1.5))
         for judge in JUDGES:
-            with case(f"{heads} query heads, {kv_heads} KV heads, length {length}, group {group}, "
-                      f'judge "{judge}"'):
+            with case(f"{many(heads, 'query head')}, {many(kv_heads, 'KV head')}, length {length}, "
+                      f'group {group}, judge "{judge}"'):
                 got = answer(q, k, v, group, judge, scale)
                 need_items(got, 3, "three tensors: core keys, core values, phi")
                 phi = weights_of(q, k, group, judge, scale)
-                need_close(got[2], phi, "phi", causes=partial(mistaken, q, k, group, judge, scale))
+                own = need_close(got[2], phi, "phi",
+                                 causes=partial(mistaken, q, k, group, judge, scale))
+                phi = own.double() if PAID.get() else phi
                 for core, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
                     need_close(core, pooled(phi, x), what, causes={
                         "the plain mean is taken": pooled(torch.full_like(phi, 1 / group), x)})
@@ -171,7 +182,7 @@ def learned(answer: Answer, k: Tensor, v: Tensor, judge: Tensor, temperature: Te
         others["only one of equal scores has all the weight at temperature 0"] = learned_weights(
             k, judge, temperature, group, share=False)
     told = ", ".join(f"{tau:.3g}" for tau in temperature.tolist())
-    with case(f"{len(k)} heads, length {k.shape[1]}, group {group}, temperatures {told}"):
+    with case(f"{many(len(k), 'head')}, length {k.shape[1]}, group {group}, temperatures {told}"):
         got = answer(k, v, judge, temperature, group)
         need_items(got, 2, "two tensors: core keys and core values")
         for core, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
@@ -241,7 +252,7 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
 
         sums = phi.sum(dim=-1, keepdim=True)
         plain = torch.einsum("mg,mgc->mc", phi, x.unflatten(0, (cores, group))) @ weight
-        with case(f"{cores} groups of {group}, weights that sum to "
+        with case(f"{many(cores, 'group')} of {group}, weights that sum to "
                   f"{'1' if unit else 'other numbers than 1'}"):
             why = "are the weights divided by their sum? It can be 0"
             need_close(answer(x, phi, project), plain + sums * bias, "the projected cores", why=why,
@@ -391,7 +402,8 @@ def sized(answer: Answer, draw: Draw, row_judges: bool) -> None:
         both_k, both_v = torch.cat([core_k, raw_k]), torch.cat([core_v, raw_v])
         flat, log = torch.zeros(raw).double(), torch.tensor(counts).double().log()
         entropy = torch.special.entr(padded).sum(dim=-1)
-        with case(f"{cores} cores of at most {group} tokens, {raw} raw tokens, scale {scale:g}"):
+        with case(f"{many(cores, 'core')} of at most {group} tokens, {many(raw, 'raw token')}, "
+                  f"scale {scale:g}"):
             top = float((scale * q @ both_k.T).abs().max())
             why = (f"scores are as large as {top:.0f}, so exp needs the row's largest score "
                    "subtracted first (or do other zeros than those of a ragged group give 0 times "
@@ -463,18 +475,6 @@ def pair(got: Any, length: int) -> tuple[Tensor, Tensor]:
 
 # a4.9: a repaired ratio
 
-def shares(scores: Tensor, valid: Tensor) -> Tensor:
-    """Return the right weights, row after row."""
-    rows = torch.zeros_like(scores)
-    columns = valid.nonzero()[:, 0].tolist()
-    for row, given in enumerate(scores.tolist()):
-        positive = [max(given[column], 0.0) for column in columns]
-        total = sum(positive)
-        for column, share in zip(columns, positive, strict=True):
-            rows[row, column] = share / total if total > 0 else 1 / len(columns)
-    return rows
-
-
 def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
     """Compare weights with right ones."""
     positive = scores.masked_fill(~valid, 0.0).relu()
@@ -484,7 +484,8 @@ def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
         why = ("is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? NaN "
                "times 0 is NaN, and so is infinity times 0")
         # 1e-6, not 1e-9: shares in single precision are right too.
-        got = need_close(answer(scores, valid), shares(scores, valid), "the weights",
+        wanted = torch.where(total > 0, positive / total, equal)
+        got = need_close(answer(scores, valid), wanted, "the weights",
                          tolerance=1e-6, why=why, causes={
                              "a row with small scores counts as a row without positive ones":
                                  torch.where(total > 1e-6, positive / total, equal),
@@ -512,8 +513,8 @@ def ratio_positive(answer: Answer, draw: Draw) -> None:
         scores = draw.normal(rows, columns)
         scores[:, gone[-1]] = 1.0
         ratio(answer, (scores * size).masked_fill(~valid, 5.0), valid,
-              f"{rows} rows of {columns} columns, {missing} of them missing, scores of about "
-              f"{size:g}")
+              f"{many(rows, 'row')} of {columns} columns, {missing} of them missing, scores of "
+              f"about {size:g}")
 
 
 def ratio_dead(answer: Answer, draw: Draw) -> None:
@@ -527,7 +528,7 @@ def ratio_dead(answer: Answer, draw: Draw) -> None:
         scores[1] = 0.0
         for junk in (5.0, float("nan"), float("inf")) if missing else (0.0,):
             filled = scores.masked_fill(~valid, junk)
-            ratio(answer, filled, valid, f"{columns} columns, {missing} missing ones with "
+            ratio(answer, filled, valid, f"{columns} columns, {missing} missing with "
                                          f"{junk:g}; row 0 is negative, row 1 is zero")
 
 
@@ -538,11 +539,13 @@ ASSIGNMENT = Assignment("a4", "pooling", "Core tokens: pooling, and who judges",
              "phi of the mean query": [0.2, 0.2, 0.4, 0.2]}, 1e-4)),)),
     CourseTask("a4.2", "judged_cores", "Three ways to judge", 35, 3, 5, (
         Property("whole groups are pooled right by every judge", 2, whole_groups),
-        Property("a ragged last group is pooled over the tokens that it has", 1, ragged),
-        Property("query heads are averaged before they judge", 1, grouped))),
+        Property("a ragged last group is pooled over the tokens that it has", 1,
+                 after(whole_groups, ragged)),
+        Property("query heads are averaged before they judge", 1, after(whole_groups, grouped)))),
     CourseTask("a4.3", "learned_cores", "A learned judge with a temperature", 15, 2, 3, (
         Property("each head has its vector and its temperature", 1, learned_right),
-        Property("temperatures 0 and infinity are limits", 1, learned_limits, hidden=True))),
+        Property("temperatures 0 and infinity are limits", 1, after(learned_right, learned_limits),
+                 hidden=True))),
     CourseTask("a4.4", "projected_cores", "Pool first, project later", 10, 3, 4, (
         Property("one projected row for each core is enough", 1, partial(projected, unit=True)),
         Property("the bias is right when weights do not sum to 1", 1,

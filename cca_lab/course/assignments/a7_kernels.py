@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cca_lab.course.assignments.slips import after, need_close
 from cca_lab.course.compare import (
     NOT_FINITE,
     by_hand,
     describe,
-    need_close,
+    many,
     need_equal,
     need_items,
     need_number,
@@ -156,7 +157,7 @@ def sum_right(answer: Answer, draw: Draw) -> None:
     """The sum stands in the first n entries, the others are as they were."""
     for size in sum_sizes(draw):
         n, block, programs = size
-        with case(f"n = {n}, block {block}, {programs} programs"):
+        with case(f"n = {n}, block {block}, {many(programs, 'program')}"):
             got, _, wanted, unscaled, before = sum_of(answer, draw, size)
             undone = wanted[:n].clone()
             undone[block * programs:] = before[block * programs : n]
@@ -171,7 +172,7 @@ def sum_owner(answer: Answer, draw: Draw) -> None:
     """Program p does the blocks p, p + programs, and so on."""
     for size in sum_sizes(draw):
         n, block, programs = size
-        with case(f"n = {n}, block {block}, {programs} programs"):
+        with case(f"n = {n}, block {block}, {many(programs, 'program')}"):
             owner = sum_of(answer, draw, size)[1]
             number = torch.arange(n + 2 * block) // block
             ended = torch.arange(n + 2 * block) >= n
@@ -195,7 +196,7 @@ class RowsInMemory:
     strides: tuple[int, int]
 
     def __str__(self) -> str:
-        return (f"{self.rows} rows, {self.columns} columns, offset {self.offset}, "
+        return (f"{many(self.rows, 'row')}, {self.columns} columns, offset {self.offset}, "
                 f"strides {self.strides}")
 
 
@@ -284,11 +285,11 @@ def softmax_hard(answer: Answer, draw: Draw) -> None:
 def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int, int, int],
              lost: int | None = None) -> None:
     """Compare cores; group `lost` holds NaN, and so do all groups of the second batch element."""
-    batch, many, key_heads, dim = heads
+    batch, query_heads, key_heads, dim = heads
     starts = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
     length = starts[-1] + 32  # so that a tile of the last group may reach beyond it
     q, k, v = (draw.normal(batch, length, count, dim, dtype=SINGLE)
-               for count in (many, key_heads, key_heads))
+               for count in (query_heads, key_heads, key_heads))
     fine = list(range(len(sizes)))
     for x in (q, k, v):
         if lost is not None:
@@ -376,7 +377,7 @@ def lse_all(answer: Answer, draw: Draw) -> None:
                 far + draw.normal(2, draw.randint(5, 23), scale=2.0), 4)
 
 
-# a7.6: attention over intervals
+# a7.6 and a7.7: attention over one interval, and over several
 
 LARGE_TOLERANCE = 1e-2  # a score of 10000 in float32 is only known to 0.001
 
@@ -395,7 +396,7 @@ class AttentionSizes:
 
     def __str__(self) -> str:
         heads = f"H = {self.heads}, Hk = {self.key_heads}, D = {self.dim}"
-        return (f"L = {self.length}, {heads}, {self.intervals} intervals, blocks of "
+        return (f"L = {self.length}, {heads}, {many(self.intervals, 'interval')}, blocks of "
                 f"{self.blocks[0]} rows and {self.blocks[1]} columns, cap {self.cap}")
 
 
@@ -418,10 +419,11 @@ def table_of(draw: Draw, size: AttentionSizes, empty: bool) -> tuple[Tensor, int
 
 
 def run_attention(answer: Answer, draw: Draw, size: AttentionSizes, *, empty: bool = False,
-                  shift: float = 0.0, trap: bool = False) -> None:
+                  shift: float = 0.0, trap: bool = False, one: bool = False) -> None:
     """Compare with one matrix; intervals and rows may be `empty`, `shift` is added to the scores.
 
     As a `trap`, columns that no row reads hold NaN, and rows of `out` behind the last are checked.
+    The answer to a7.6 gets `one` head and one interval.
     """
     table, columns = table_of(draw, size, empty)
     q = draw.normal(size.heads, size.length, size.dim, dtype=SINGLE)
@@ -446,31 +448,36 @@ def run_attention(answer: Answer, draw: Draw, size: AttentionSizes, *, empty: bo
     more = (", some rows read nothing" if empty else "") + (f", scores near {shift:g}" if shift
                                                             else "")
     with case(f"{size}{more}" + (", NaN in columns that no row reads" if trap else "")):
-        got = answer(q, k, v, table, out, scale, size.cap, *size.blocks)
+        if one:
+            got = answer(q[0], k[0], v[0], table[:, 0], out[0], scale, *size.blocks)
+            out, wanted, ways = out[0], wanted[0], {cause: x[0] for cause, x in ways.items()}
+        else:
+            got = answer(q, k, v, table, out, scale, size.cap, *size.blocks)
         if not isinstance(got, Tensor) or got.shape != out.shape:
             raise Mistake(f"the result is {describe(got)}, wanted out, a tensor of shape "
                           f"{tuple(out.shape)}")
-        need_close(got[:, : size.length], wanted, "out", causes=ways,
+        need_close(got[..., : size.length, :], wanted, "out", causes=ways,
                    tolerance=LARGE_TOLERANCE if shift else None,
                    why="was a column of a tile loaded that no row reads, or is a row empty? 0 "
                        "times NaN is NaN" if trap else NOT_FINITE)
-        if trap:
-            need_untouched(got[:, size.length:], out[:, size.length:], "out[:, L:]",
-                           "behind the last row")
+        if trap or one:
+            need_untouched(got[..., size.length:, :], out[..., size.length:, :],
+                           "out[L:]" if one else "out[:, L:]", "behind the last row")
 
 
 def right(answer: Answer, draw: Draw) -> None:
     """One head, one interval, blocks that do and do not fit."""
     for length, blocks in [(1, (2, 2)), (4, (4, 4)), (5, (4, 2)), (8, (4, 8)), (11, (16, 4))]:
-        run_attention(answer, draw, AttentionSizes(length, 1, 1, 2, 1, blocks))
-    run_attention(answer, draw,
-                  AttentionSizes(draw.randint(17, 31) if draw.secret else 21, 1, 1, 5, 1, (8, 8)))
+        run_attention(answer, draw, AttentionSizes(length, 1, 1, 2, 1, blocks), one=True)
+    length = draw.randint(17, 31) if draw.secret else 21
+    run_attention(answer, draw, AttentionSizes(length, 1, 1, 5, 1, (8, 8)), one=True)
 
 
 def intervals(answer: Answer, draw: Draw) -> None:
-    """Two and three intervals, some of them empty."""
+    """Two and three intervals, some of them empty; one maximum goes through all of them."""
     for length, parts, blocks in [(2, 2, (2, 2)), (5, 2, (4, 4)), (6, 3, (4, 2)), (13, 4, (8, 4))]:
         run_attention(answer, draw, AttentionSizes(length, 1, 1, 4, parts, blocks), empty=True)
+    run_attention(answer, draw, AttentionSizes(9, 1, 1, 4, 2, (4, 4)), shift=10000.0)
 
 
 def heads(answer: Answer, draw: Draw) -> None:
@@ -484,7 +491,7 @@ def heads(answer: Answer, draw: Draw) -> None:
 def large(answer: Answer, draw: Draw) -> None:
     """Scores near 10000 and -10000."""
     for shift in (200.0, 10000.0, -10000.0):
-        run_attention(answer, draw, AttentionSizes(9, 1, 1, 4, 2, (4, 4)), shift=shift)
+        run_attention(answer, draw, AttentionSizes(9, 1, 1, 4, 1, (4, 4)), shift=shift, one=True)
 
 
 def trap(answer: Answer, draw: Draw) -> None:
@@ -495,13 +502,13 @@ def trap(answer: Answer, draw: Draw) -> None:
                                                    draw.choice([None, 2.0])), empty=True, trap=True)
 
 
-# a7.7: tiles
+# a7.8: tiles
 
 def tile_name(size: tuple[int, ...]) -> str:
     """Return the sizes for a message."""
     length, group, window, block, columns = size
-    return (f"length {length}, group {group}, window {window}, blocks of {block} rows, "
-            f"tiles of {columns} columns")
+    return (f"length {length}, group {group}, window {window}, blocks of "
+            f"{many(block, 'row')}, tiles of {many(columns, 'column')}")
 
 
 MISCOUNTS: dict[str, Callable[..., int]] = {
@@ -542,34 +549,38 @@ def tiles_large(answer: Answer, draw: Draw) -> None:
 
 
 ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attention in Triton",
-                        ("01", "03", "05"), (
+                        ("01", "03"), (
     CourseTask("a7.1", "by_hand", "Which program touches what", 10, 1, 3, (
         Property("the numbers of the launch", 2, by_hand(
             {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
              "masked": 36})),)),
-    CourseTask("a7.2", "scaled_sum", "A ragged sum", 20, 2, 4, (
+    CourseTask("a7.2", "scaled_sum", "A ragged sum", 25, 2, 4, (
         Property("the sum, and nothing behind it", 1, sum_right),
         Property("each program does the blocks that are its own", 1, sum_owner))),
-    CourseTask("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 20, 3, 4, (
+    CourseTask("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, 4, (
         Property("the softmax of the visible columns, and nothing behind it", 1, softmax_right),
-        Property("any offset and strides", 1, softmax_strides),
-        Property("scores of 10000, and rows that see nothing", 1, softmax_hard))),
-    CourseTask("a7.4", "pool", "Pooling of ragged groups", 30, 3, 5, (
+        Property("any offset and strides", 1, after(softmax_right, softmax_strides)),
+        Property("scores of 10000, and rows that see nothing", 1,
+                 after(softmax_right, softmax_hard)))),
+    CourseTask("a7.4", "pool", "Pooling of ragged groups", 50, 3, 5, (
         Property("cores of one head", 1, pool_right),
-        Property("batches, and query heads that share a key head", 1, pool_heads),
-        Property("NaN of other groups stays there", 1, pool_nan))),
-    CourseTask("a7.5", "lse_rows", "A kernel with three mistakes", 10, 2, 4, (
+        Property("batches, and query heads that share a key head", 1,
+                 after(pool_right, pool_heads)),
+        Property("NaN of other groups stays there", 1, after(pool_right, pool_nan)))),
+    CourseTask("a7.5", "lse_rows", "A kernel with three mistakes", 20, 2, 4, (
         Property("a tile that is not full", 1, lse_tail),
         Property("several tiles", 1, lse_tiles),
         Property("all of it, far from 0", 1, lse_all, hidden=True))),
-    CourseTask("a7.6", "attention", "Attention over intervals", 60, 5, 5, (
+    CourseTask("a7.6", "one_interval", "Attention over one interval", 60, 4, 5, (
         Property("one head and one interval equal one matrix", 2, right),
+        Property("scores near 10000 do no harm", 1, after(right, large)))),
+    CourseTask("a7.7", "attention", "Attention over several intervals", 60, 5, 4, (
         Property("several intervals, some empty", 1, intervals),
-        Property("shared key heads and a soft cap", 1, heads),
-        Property("scores near 10000 do no harm", 1, large),
-        Property("what no row reads or is stays untouched", 1, trap, hidden=True))),
-    CourseTask("a7.7", "tiles_read", "How many tiles", 15, 3, 3, (
+        Property("shared key heads and a soft cap", 1, after(intervals, heads)),
+        Property("what no row reads or is stays untouched", 1, after(intervals, trap),
+                 hidden=True))),
+    CourseTask("a7.8", "tiles_read", "How many tiles", 25, 3, 3, (
         Property("equal to counting", 1, tiles_small),
         Property("right for two billion tokens", 1, tiles_large, hidden=True))),
-    CourseTask("a7.8", "not_told", "What the interpreter does not tell", 15, 2, 4, (), read=2),
+    CourseTask("a7.9", "not_told", "What the interpreter does not tell", 15, 2, 4, (), read=2),
 ), seconds=60.0)

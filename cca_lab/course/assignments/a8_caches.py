@@ -25,15 +25,8 @@ from cca_lab.course.assignments.a8_oracles import (
     stepped,
     texts,
 )
-from cca_lab.course.compare import (
-    describe,
-    many,
-    need_close,
-    need_equal,
-    need_items,
-    need_same,
-    need_tensor,
-)
+from cca_lab.course.assignments.slips import PAID, after, need_close
+from cca_lab.course.compare import describe, many, need_equal, need_items, need_same, need_tensor
 from cca_lab.course.tasks import (
     Answer,
     Assignment,
@@ -96,6 +89,17 @@ def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
         check(answer, draw, single=single, measure=True)
 
 
+def properties(name: str, check: Callable[..., None], points: tuple[int, int, int],
+               *more: Property) -> tuple[Property, ...]:
+    """Return the properties of a step; what single tokens show is not paid for again."""
+    single = partial(check, single=True)
+    return (Property(f"{name}: single tokens equal one forward", points[0], single),
+            Property(f"{name}: chunks equal one forward", points[1],
+                     after(single, partial(check, single=False))), *more,
+            Property(f"{name}: bytes are exact at right outputs", points[2],
+                     after(single, partial(measured, check))))
+
+
 # a8.1: by hand
 
 def by_hand(answer: Answer, draw: Draw) -> Share | None:
@@ -129,6 +133,8 @@ def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
         "query head h reads KV head h mod Hk, instead of h // (H / Hk)":
             dense(*qkv, past, SCALE, tiled=True),
         NO_SCALE: dense(*qkv, past, 1.0),
+        "the scale is divided by the number of KV heads":
+            dense(*qkv, past, SCALE / text.k.shape[1]),
         "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the "
         "cache": dense(*qkv, row <= (row - text.starts)[:, None], SCALE),
         "every row reads its whole chunk, later tokens too": dense(*qkv, whole, SCALE),
@@ -142,13 +148,9 @@ def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = Fals
         compare_turns(answer, pair, {}, full_wanted, (lambda tokens: tokens) if measure else None)
 
 
-full_single, full_chunks = partial(full_check, single=True), partial(full_check, single=False)
-full_bytes = partial(measured, full_check)
-
-
 # a8.3: repair
 
-SIZES, EDGES = [(1, 2), (2, 3), (4, 9)], [(2, 0), (0, 0), (0, 3)]  # sinks, recent
+SIZES, EDGES = ((1, 2), (2, 3), (4, 9)), ((2, 0), (0, 0), (0, 3))  # sinks, recent
 
 
 def streaming_wanted(text: ChunkedText, sinks: int, recent: int) -> tuple[Tensor, Mistaken]:
@@ -173,37 +175,29 @@ def streaming_wanted(text: ChunkedText, sinks: int, recent: int) -> tuple[Tensor
         "nothing is ever evicted": dense(q, k, v, past, SCALE)}
 
 
-def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]], single: bool,
-                    measure: bool = False) -> None:
-    """StreamingLLM, chunk by chunk."""
-    for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
-        if draw.secret:
-            sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
-        compare_turns(answer, pair, {"sinks": sinks, "recent": recent}, streaming_wanted,
-                      (lambda tokens, *most: min(tokens, sum(most))) if measure else None)
-
-
-def streaming_both(answer: Answer, draw: Draw, *, single: bool, measure: bool) -> None:
-    """StreamingLLM with sinks and recent tokens, and without."""
-    for sizes in ([(1, 2), (3, 2), (2, 5)], EDGES):
-        streaming_check(answer, draw, sizes=sizes, single=single, measure=measure)
-
-
-streaming_single = partial(streaming_check, sizes=SIZES, single=True)
-streaming_chunks = partial(streaming_check, sizes=SIZES, single=False)
-streaming_edges = partial(streaming_check, sizes=EDGES, single=True)
-streaming_bytes = partial(measured, streaming_both)
+def streaming_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False,
+                    sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
+    """StreamingLLM, chunk by chunk; bytes with sinks and recent tokens, and without."""
+    for some in (((1, 2), (3, 2), (2, 5)), EDGES) if measure else (sizes,):
+        for pair, (sinks, recent) in zip(turned(draw, single, measure), some, strict=True):
+            if draw.secret:
+                sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
+            compare_turns(answer, pair, {"sinks": sinks, "recent": recent}, streaming_wanted,
+                          (lambda tokens, *most: min(tokens, sum(most))) if measure else None)
 
 
 # a8.4: cores
+
+LATE = {"cores appear one row early": -1, "cores appear one row late": 1}
+
 
 def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
     """Return the output with sinks, cores and a window, and those of mistakes."""
     sizes = text.q.shape[2], sinks, group, window
     right = core_reads(*sizes)
 
-    def output(reads: Tensor = right, scale: float = SCALE, begin: int = sinks, judge: str = "mean",
-               judged: float = SCALE) -> Tensor:
+    def output(reads: Tensor = right, scale: float = SCALE, begin: int = sinks,
+               judge: str | int = "mean", judged: float = SCALE) -> Tensor:
         return dense(text.q, *pooled(text, begin, group, judged, judge), reads, scale)
 
     def from_zero(sinks_too: bool) -> Tensor:
@@ -213,22 +207,26 @@ def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tupl
             reads[:, groups : groups + sinks] = torch.ones(sizes[0], sizes[0]).tril()[:, :sinks]
         return output(reads, begin=0)
 
-    return output(), lambda: {"cores appear one row early": output(core_reads(*sizes, -1)),
-                              "cores appear one row late": output(core_reads(*sizes, 1)),
-                              "nothing is pooled": dense(text.q, text.k, text.v,
-                                                         torch.ones(sizes[0], sizes[0]).tril(),
-                                                         SCALE),
-                              "tokens that a row reads in a core are still read raw":
-                                  output(core_reads(*sizes, twice=True)),
-                              "a core is the plain mean of its group": output(judged=0.0),
-                              "the judge's scores are not multiplied by scale": output(judged=1.0),
-                              NO_SCALE: output(scale=1.0, judged=1.0),
-                              "the judge is the query of the first head only, not the mean of the "
-                              "KV head's query heads": output(judge="first head"),
-                              "each query head judges for itself and the weights are averaged: "
-                              "average the queries, then one softmax": output(judge="softmaxes"),
-                              "there are no sinks: groups begin at token 0": from_zero(False),
-                              "groups begin at token 0, and not behind the sinks": from_zero(True)}
+    scale = SCALE / text.k.shape[1]
+    return output(), lambda: {
+        **{slip: output(core_reads(*sizes, late)) for slip, late in LATE.items()},
+        "nothing is pooled":
+            dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
+        "tokens that a row reads in a core are still read raw":
+            output(core_reads(*sizes, twice=True)),
+        "a core is the plain mean of its group": output(judged=0.0),
+        "the judge's scores are not multiplied by scale": output(judged=1.0),
+        NO_SCALE: output(scale=1.0, judged=1.0),
+        "the scale is divided by the number of KV heads": output(scale=scale, judged=scale),
+        "the judge is the query of the first head only, not the mean of the KV head's query heads":
+            output(judge="first head"),
+        "each query head judges for itself and the weights are averaged: average the queries, then "
+        "one softmax": output(judge="softmaxes"),
+        "the queries of a KV head are added, not averaged, before they judge": output(judge="sum"),
+        "each row judges the groups with its own query": torch.cat(
+            [output(judge=row)[:, :, row : row + 1] for row in range(sizes[0])], dim=2),
+        "there are no sinks: groups begin at token 0": from_zero(False),
+        "groups begin at token 0, and not behind the sinks": from_zero(True)}
 
 
 def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
@@ -237,12 +235,9 @@ def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = Fal
                            strict=True):
         drawn = (draw.randint(0, most) if draw.secret else 0 for most in (2, 1, 2))
         sinks, group, window = (size + more for size, more in zip(sizes, drawn, strict=True))
+        entries = partial(held, late=LATE.get(PAID.get(), 0)) if measure else None
         compare_turns(answer, pair, {"sinks": sinks, "group": group, "window": window},
-                      cores_wanted, held if measure else None)
-
-
-cores_single, cores_chunks = partial(cores_check, single=True), partial(cores_check, single=False)
-cores_bytes = partial(measured, cores_check)
+                      cores_wanted, entries)
 
 
 # a8.5: bytes in closed form
@@ -454,15 +449,16 @@ def codes_check(answer: Answer, draw: Draw) -> None:
     """Every number is within half a size of what is decoded."""
     for name, _, k, codes, size, _ in quantised(answer, draw, 6, SCALE):
         with case(name):
-            codes = need_tensor(codes, k.shape, "codes", "int")
-            if codes.dtype != torch.int8:
-                raise Mistake(f"codes have dtype {codes.dtype}, wanted torch.int8")
+            codes = need_tensor(codes, k.shape, "codes", why="is it 0/0, for a key of zeros?")
+            if (codes != codes.round()).any() or codes.abs().max() > 127:
+                raise Mistake("codes are not whole numbers from -127 to 127: round to the nearest "
+                              "integer")
             for where, largest in entries_of(k.abs().amax(-1)):
                 if largest == 0 and (size[where] != 0 or codes[where].any()):
                     raise Mistake(f"size{list(where)} is {float(size[where]):.6g} and the codes "
                                   f"are {codes[where].tolist()}, but the key is 0: its size and "
                                   "its codes are 0")
-            off = (codes * size[..., None].double() - k).abs().amax(-1)
+            off = (codes.double() * size[..., None].double() - k).abs().amax(-1)
             for where, error in entries_of(off):
                 if error > 0.5001 * size[where]:
                     sizes = error / max(1e-30, float(size[where]))
@@ -491,19 +487,15 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
                         ("08", "03"), (
     CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3,
          (Property("the numbers of the example", 2, by_hand),)),
-    CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, (
-        Property("full cache: single tokens equal one forward", 1, full_single),
-        Property("full cache: chunks equal one forward", 1, full_chunks),
-        Property("full cache: bytes are exact at right outputs", 1, full_bytes))),
-    CourseTask("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, (
-        Property("StreamingLLM: single tokens equal one forward", 1, streaming_single),
-        Property("StreamingLLM: chunks equal one forward", 1, streaming_chunks),
-        Property("StreamingLLM: no sinks, or no recent tokens", 1, streaming_edges),
-        Property("StreamingLLM: bytes are exact at right outputs", 1, streaming_bytes))),
-    CourseTask("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5, (
-        Property("cores: single tokens equal one forward", 2, cores_single),
-        Property("cores: chunks equal one forward", 1, cores_chunks),
-        Property("cores: bytes are exact at right outputs", 2, cores_bytes))),
+    CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4,
+               properties("full cache", full_check, (1, 1, 1))),
+    CourseTask("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, properties(
+        "StreamingLLM", streaming_check, (1, 1, 1),
+        Property("StreamingLLM: no sinks, or no recent tokens", 1,
+                 after(partial(streaming_check, single=True),
+                       partial(streaming_check, single=True, sizes=EDGES))))),
+    CourseTask("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5,
+               properties("cores", cores_check, (2, 1, 2))),
     CourseTask("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
         Property("the bytes at the end equal counting", 1, partial(bytes_small, which=0)),
         Property("the peak equals counting", 1, partial(bytes_small, which=1)),

@@ -13,7 +13,9 @@ from cca_lab.course.compare import describe, many, need_items, need_tensor
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
 SHAPES = [(1, 1, 1, 2), (1, 2, 1, 4), (2, 4, 2, 4)]  # batch, query heads, KV heads, head dim
-CHUNKS = [[2, 3], [5, 1, 6], [40, 7, 7, 7, 1, 1, 1]]
+CHUNKS = [[2, 4], [5, 1, 7], [40, 7, 7, 7, 1, 1, 1]]  # in two, groups fill all behind the sinks
+
+BESIDE = 1024  # bytes of counts and names in a state, far fewer than the largest text has
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ def need_state(got: Any) -> dict[str, Any]:
 def need_bytes(state: dict[str, Any], entries: int, entry: int) -> None:
     """The tensors of the state take as many bytes as they should, and keep no others alive."""
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    beside = sum(len(str(key).encode()) + 8 * (value.dim() if isinstance(value, Tensor) else 1)
+                 for key, value in state.items())
+    if beside > BESIDE:
+        raise Mistake(f"the state holds {beside} bytes beside the numbers in its tensors (8 for "
+                      "each integer and each axis, and the letters of the keys), wanted at most "
+                      f"{BESIDE}: what is kept of the text belongs into tensors")
     total = sum(value.numel() * value.element_size() for value in tensors.values())
     shapes = ", ".join(f"{key} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
                        for key, value in tensors.items())
@@ -156,26 +164,28 @@ def rotated(x: Tensor, position: Tensor) -> Tensor:
     return torch.cat([pairs.real, pairs.imag], dim=-1)
 
 
-def held(tokens: int, sinks: int, group: int, window: int) -> int:
+def held(tokens: int, sinks: int, group: int, window: int, late: int = 0) -> int:
     """Return the entries after some tokens: sinks, finished cores, raw tokens of the next row."""
-    raw = max(0, tokens - sinks - group * cores_of(tokens, sinks, group, window))
+    raw = max(0, tokens - sinks - group * cores_of(tokens - late, sinks, group, window))
     return min(tokens, sinks) + max(0, tokens - sinks) // group + raw
 
 
 def pooled(text: ChunkedText, sinks: int, group: int, scale: float,
-           judge: str = "mean") -> tuple[Tensor, Tensor]:
+           judge: str | int = "mean") -> tuple[Tensor, Tensor]:
     """Return keys and values (B, Hk, P + L, D): cores of whole groups, then all tokens.
 
-    The mean of the last token's queries judges; "first head" and mean of "softmaxes" are mistakes.
+    The mean of the last token's queries judges; "first head", the mean of "softmaxes", a "sum" and
+    the number of a row that judges all groups are mistakes.
     """
     keys, values = [], []
     queries = text.q.double().unflatten(1, (text.k.shape[1], -1))  # (B, Hk, H / Hk, L, D)
-    queries = {"mean": queries.mean(dim=2, keepdim=True), "first head":
-                   queries[:, :, :1]}.get(judge, queries)
+    queries = {"first head": queries[:, :, :1], "softmaxes": queries,
+               "sum": queries.sum(dim=2, keepdim=True)}.get(str(judge), queries.mean(2, True))
     for stop in range(sinks + group, text.q.shape[2] + 1, group):
         members = slice(stop - group, stop)
         k, v = text.k[:, :, members].double(), text.v[:, :, members].double()
-        weights = (scale * queries[:, :, :, stop - 1] @ k.transpose(-1, -2)).softmax(-1).mean(
+        own = judge if isinstance(judge, int) else stop - 1
+        weights = (scale * queries[:, :, :, own] @ k.transpose(-1, -2)).softmax(-1).mean(
             dim=2, keepdim=True)
         keys.append(weights @ k)
         values.append(weights @ v)

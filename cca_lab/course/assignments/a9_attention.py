@@ -15,6 +15,7 @@ from cca_lab.course.assignments.a9_judge import (
     need_integer,
     plain,
 )
+from cca_lab.course.compare import many
 from cca_lab.course.tasks import Draw, Mistake
 
 INF = float("inf")
@@ -171,22 +172,19 @@ class Window:
         return torch.cat(rows, dim=2).double()
 
 
-def legal_attention(*args: Any) -> tuple[Any, ...]:
+def legal_attention(q: Any, k: Any, v: Any, window: Any) -> tuple[Any, ...]:
     """Return queries, keys, values and the window; arguments as for an implementation."""
-    if len(args) != 4:
-        raise Mistake(f"the test called attention with {len(args)} arguments, wanted q, k, v, "
-                      "window")
-    q = need_floats(args[0], "q", None, None, None, None)
-    k = need_floats(args[1], "k", q.shape[0], None, *q.shape[2:])
-    need_floats(args[2], "v", *k.shape[:3], None)
+    need_floats(q, "q", None, None, None, None)
+    need_floats(k, "k", q.shape[0], None, *q.shape[2:])
+    need_floats(v, "v", *k.shape[:3], None)
     if q.shape[1] % k.shape[1] or max(q.shape[:2]) > 8:
-        raise Mistake(f"the test called attention with a batch of {q.shape[0]}, {q.shape[1]} query "
-                      f"heads and {k.shape[1]} KV heads, wanted at most 8 of each, and a multiple "
-                      "of the KV heads")
+        raise Mistake(f"the test called attention with a batch of {q.shape[0]}, "
+                      f"{many(q.shape[1], 'query head')} and {many(k.shape[1], 'KV head')}, "
+                      "wanted at most 8 of each, and a multiple of the KV heads")
     if not q.isfinite().all():
         raise Mistake("the test called attention with NaN or inf in q, which is allowed in k and v "
                       "only")
-    return *args[:3], need_integer(args[3], "window", 1, 10**6)
+    return q, k, v, need_integer(window, "window", 1, 10**6)
 
 
 def online(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
@@ -285,12 +283,8 @@ class Table:
         return torch.tensor(rows)
 
 
-def legal_sizes(*args: Any) -> tuple[int, int, int]:
+def legal_sizes(length: Any, group: Any, window: Any) -> tuple[int, int, int]:
     """Return length, group and window; arguments as for an implementation."""
-    if len(args) != 3:
-        raise Mistake(f"the test called intervals with {len(args)} arguments, wanted length, "
-                      "group, window")
-    length, group, window = args
     return (need_integer(length, "length", 1, 200), need_integer(group, "group", 1, 1000),
             need_integer(window, "window", 1, 1000))
 
@@ -377,16 +371,14 @@ class Pool:
         return keys.double(), values.double()
 
 
-def legal_pool(*args: Any) -> tuple[Any, ...]:
+def legal_pool(q: Any, k: Any, v: Any, group: Any) -> tuple[Any, ...]:
     """Return queries, keys, values and the group size; arguments as for an implementation."""
-    if len(args) != 4:
-        raise Mistake(f"the test called pool with {len(args)} arguments, wanted q, k, v, group")
-    q = need_floats(args[0], "q", None, None, None)
-    need_floats(args[1], "k", *q.shape)
-    need_floats(args[2], "v", *q.shape[:2], None)
+    need_floats(q, "q", None, None, None)
+    need_floats(k, "k", *q.shape)
+    need_floats(v, "v", *q.shape[:2], None)
     if not q.isfinite().all():
         raise Mistake("the test called pool with NaN or inf in q, which is allowed in k and v only")
-    return *args[:3], need_integer(args[3], "group", 1, 1000)
+    return q, k, v, need_integer(group, "group", 1, 1000)
 
 
 def pool_at_once(q: Tensor, k: Tensor, v: Tensor, group: int) -> tuple[Tensor, Tensor]:

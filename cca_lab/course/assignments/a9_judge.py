@@ -146,8 +146,9 @@ class Watched:
             self.mistake = self.mistake or mistake
             raise
         except TypeError as error:
+            said = str(error).removeprefix("legal_")
             self.mistake = Mistake("the test called the implementation with wrong arguments: "
-                                   f"{error}")
+                                   f"{said}")
             raise self.mistake from None
 
     def _rounded(self, value: Any) -> Any:

@@ -28,24 +28,22 @@ LARGEST = 100_000  # logit
 Weights = Callable[[Tensor, float], Tensor]
 
 
-def legal_sample(*args: Any) -> tuple[Tensor, float, int, int]:
+def legal_sample(logits: Any, temperature: Any, count: Any,
+                 seed: Any) -> tuple[Tensor, float, int, int]:
     """Return logits, temperature, count and seed; arguments as for an implementation."""
-    if len(args) != 4:
-        raise Mistake(f"the test called sample with {len(args)} arguments, wanted logits, "
-                      "temperature, count, seed")
-    logits = need_floats(args[0], "logits", None)
+    need_floats(logits, "logits", None)
     if logits.isnan().any() or (logits == INF).any() or not logits.isfinite().any():
         raise Mistake("the test called sample with logits that are NaN or inf, or all -inf")
     if (logits[logits.isfinite()].abs() > LARGEST).any():
         raise Mistake(f"the test called sample with finite logits of more than {LARGEST} in size: "
                       "what is left of them is rounding")
-    temperature = args[1].item() if isinstance(args[1],
-                                               Tensor) and args[1].numel() == 1 else args[1]
+    if isinstance(temperature, Tensor) and temperature.numel() == 1:
+        temperature = temperature.item()
     if not isinstance(temperature, (int, float)) or not 0.1 <= temperature <= 10:
         raise Mistake(f"the test called sample with temperature = {describe(temperature)}, wanted "
                       "0.1 to 10")
-    return (logits, float(temperature), need_integer(args[2], "count", 1, 10_000),
-            need_integer(args[3], "seed", 0, 10_000))
+    return (logits, float(temperature), need_integer(count, "count", 1, 10_000),
+            need_integer(seed, "seed", 0, 10_000))
 
 
 def softmax(logits: Tensor, temperature: float) -> Tensor:

@@ -79,13 +79,20 @@ WRONG = [
     Wrong("the window starts one token early", "a5.2",
           "start = torch.minimum(sinks + group * cores, row + 1)",
           "start = torch.minimum((sinks + group * cores - 1).clamp(min=0), row + "
-          "1)", {ONCE: 2, WINDOW: 2}, "2 times"),
+          "1)", {ONCE: 2}, "twice, inside a core and raw"),
     Wrong("the row itself is left out", "a5.2", "raw + row + 1], dim",
           "raw + torch.maximum(row, start)], dim", {ONCE: 2, WINDOW: 2}, "never reads"),
     Wrong("one token of the future", "a5.2", "raw + row + 1], dim",
           "raw + (row + 2).clamp(max=length)], dim", {FUTURE: 2}, "comes later"),
     Wrong("a core one row early", "a5.2", "(row + 1 - sinks - window) // group",
-          "(row + 2 - sinks - window) // group", {WINDOW: 2, FUTURE: 2, ONCE: 2}),
+          "(row + 2 - sinks - window) // group", {WINDOW: 2}, "too early"),
+    Wrong("a core one row late, with C from the same formula", "a5.2",
+          "(row + 1 - sinks - window) // group", "(row - sinks - window) // group", {WINDOW: 2},
+          "too late"),
+    Wrong("only C is wrong", "a5.2", "raw = int(cores[-1])", "raw = int(cores[-1]) + 1",
+          {WINDOW: 2}, "how many cores does the *last* row read"),
+    Wrong("plain causal attention", "a5.2", "((row + 1 - sinks - window) // group)", "(0 * row)",
+          {FUTURE: 2, ONCE: 2, WINDOW: 2}, "its own token is column C"),
     Wrong("a core one row late", "a5.2", "((row + 1 - sinks - window) // group).clamp(min=0)\n    "
                                          "raw = int(cores[-1])",
           "((row - sinks - window) // group).clamp(min=0)\n"

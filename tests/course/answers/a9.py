@@ -168,6 +168,8 @@ def attention_is_right(attention):
           "if [list(range(*span)) for span in spans] != [list(range(n)), list(range(last + n * "
           "group, last + row + 1))]:", "if spans != [[0, n], [last + n * group, last + row + 1]]:",
           {TABLE: 1, TABLE_MORE: 2}, "puts empty intervals"),
+    Wrong("short texts only", "a9.3", "[*sizes, (30, 7, 5), (31, 5, 7), (60, 3, 10), (9, 20, 30)]",
+          "sizes", {TABLE_MORE: 2 - 1.78}),
     Wrong("only that each token is read once", "a9.3", "", '''
 def intervals_are_right(intervals):
     for length, group, window in [(12, 3, 2), (13, 2, 5), (50, 4, 6)]:
