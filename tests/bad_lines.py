@@ -38,6 +38,7 @@ BAD = {"model": ("nowhere/at/all", "text.txt", "pipe", "loop", "empty", ""),
        "attention": ("nonsense", "CCA", ""), "mechanism": ("nonsense", ""),
        "option": ("x", "=8", "nonsense=1", "group=", ""), "task": ("nonsense", "pipe", ""),
        "difficulty": ("nonsense", "x=1", ""), "only": ("a99", "99", "nonsense", ""),
+       "assignment": ("a99", "nonsense", ""), "restate": ("nonsense", "t1", ""),
        "start": ("99", "nonsense", ""), "ids": ("nonsense", "t1", ""), "names": ("nonsense", ""),
        "trained": ("x", "=base", "x=nowhere/at/all", "cca=base", ""), "source": ("binary", "pipe"),
        "folder": ("nowhere", "text.txt", "pipe", "empty", ""), "repository": ("",),
@@ -57,7 +58,7 @@ SMALL = {"evaluate": "--text text.txt --length 64 --windows 1 --questions 0",
 NEEDS = {"option": ["--attention", "cca"], "group": ["--attention", "cca"],
          "window": ["--attention", "cca"], "difficulty": ["--task", "niah_single"]}
 GIVEN = {"model": "base", "out": "new", "file": "a5_cca.ipynb", "submitted": "submitted",
-         "recipe": "x", "name": "smollm2"}
+         "recipe": "x", "name": "smollm2", "assignment": "a5"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from cca_lab.course.compare import many
 from cca_lab.course.grading import Record
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of, chosen, task_of
 from cca_lab.course.tasks import Assignment, GraderError
+from cca_lab.files import check_file as check_output
 from cca_lab.files import check_folder, held
 
 ALIKE = 0.8  # of two submissions, which are then named; others stand in the table
@@ -194,11 +195,13 @@ def write_reports(out: Path, course: Path, gradebook: Path | None = None,
     Points that a person gave are taken from nbgrader's database `gradebook`; students' pages are
     copied into the students' folders in `feedback`.
     """
+    if gradebook is not None:
+        reports.check_gradebook(gradebook)
+    if feedback is not None:
+        check_folder(feedback, "feedback")
     if not (records := grading.records(out)):
         raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
                          "first")
-    if gradebook is not None:
-        reports.check_gradebook(gradebook)
     given = reports.given(records, gradebook) if gradebook is not None else {}
     paths = reports.write(records, out, classlist.read(course), given)
     tables = [path for path in paths if path.parent == out]
@@ -232,6 +235,7 @@ def make_solutions(course: Path, only: str | None = None) -> None:
 def make_otter(course: Path, name: str, out: Path | None = None) -> None:
     """Make the zip of an assignment for otter-grader and say where it is."""
     assignment = assignment_of(name)
-    path = out or course / "otter" / f"{assignment.name}.zip"
+    released(course, assignment)
+    path = check_output(out or course / "otter" / f"{assignment.name}.zip")
     release.otter_zip(assignment, path)
     say(f"written: {path}")

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 from cca_lab.course.registry import ASSIGNMENTS, chosen
 from cca_lab.course.tasks import Assignment, CourseTask
 from cca_lab.extras import need
-from cca_lab.files import check_file, check_folder, replacing
+from cca_lab.files import check_folder, replacing
 from cca_lab.views import notebook_files
 from cca_lab.views.whole import whole_folder
 
@@ -227,7 +227,7 @@ def otter_zip(assignment: Assignment, path: Path) -> None:
     if otter is None:
         raise ValueError("otter: the command is not there; `pip install otter-grader` in an "
                          "environment of its own, and put its bin/ on the PATH")
-    seed, path = secrets.token_hex(16), check_file(path).resolve()
+    seed, path = secrets.token_hex(16), path.resolve()
     with tempfile.TemporaryDirectory() as name, replacing(path) as temporary:
         tests = Path(name, "tests")
         tests.mkdir()
