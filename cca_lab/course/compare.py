@@ -123,7 +123,7 @@ def distance(got: Any, wanted: Any) -> float:
         return 0.0
     try:
         numbers, right = (torch.as_tensor(x, dtype=torch.float64).flatten() for x in (got, wanted))
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         return float("inf")
     far = float((numbers - right).abs().max()) if numbers.shape == right.shape else float("inf")
     return far if far == far else float("inf")

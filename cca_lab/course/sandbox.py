@@ -59,7 +59,7 @@ class Limits:
 
     def settings(self, kind: str) -> str:
         """Return the limits, and whom to become, as `child.py` takes them."""
-        limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 256,
+        limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 64,
                   "CORE": 0, "CPU": int(self.total + self.start) + 60}
         root = kind == "bubblewrap" and os.getuid() == 0
         user = 10**6 + secrets.randbelow(10**6) if root else None

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from cca_lab.course import sandbox
+from cca_lab.course import grading, sandbox
 from cca_lab.course.sandbox import Limits, Session
 from tests.course.attacks import measure, trap
 
@@ -18,9 +18,10 @@ MEASURED = json.loads(measure.OUT.read_text(encoding="utf-8"))
 CHEATS, HONEST = trap.corpus("cheats"), trap.corpus("honest")
 # Some aim at the channel that only this grader has, some at what nbgrader and otter-grader close.
 # They are counted all the same: a corpus of those that succeed would measure nothing.
-NOWHERE = {"check_deleted", "check_replaced", "check_twice", "errors_swallowed",
-           "fork_answers_twice", "metadata_points", "recycled_memory", "table_too_large",
-           "thread_floods", "tracebacks_silenced", "wire_replaced"}
+NOWHERE = {"callback_of_nobody", "check_deleted", "check_replaced", "check_twice",
+           "errors_swallowed", "fork_answers_twice", "integers_wrapped", "metadata_points",
+           "numbers_of_small_floats", "recycled_memory", "table_too_large", "thread_floods",
+           "tracebacks_silenced", "truth_of_two", "wire_replaced"}
 LOST = {"helper_linked"}  # right answers that this grader does not accept
 strict = pytest.mark.skipif(sandbox.best() != "bubblewrap",
                             reason="bubblewrap is not installed or does not start here")
@@ -108,7 +109,7 @@ def test_unusual_right_answers_have_all_points():
 
 
 def test_the_corpus_says_where_it_comes_from():
-    assert 40 <= len(CHEATS) <= 70 and len(HONEST) >= 20
+    assert 40 <= len(CHEATS) <= 80 and len(HONEST) >= 20
     for entry in CHEATS:
         assert {"name", "idea", "wants"} <= set(entry.said), entry.file
     for kind in (CHEATS, HONEST):
@@ -122,3 +123,50 @@ def test_the_page_has_the_table_of_the_file():
         assert {*part["earned"]} == {"blank", "solved", *(entry.file for entry in CHEATS + HONEST)}
     text = measure.PAGE.read_text(encoding="utf-8")
     assert measure.table(MEASURED) in text and text.count("\n") <= 60
+
+
+@pytest.mark.parametrize("line", ["/a\n", ",a b\n", ";a\n", "\x0c /a\n"])
+def test_commands_of_ipython_keep_no_grader_busy(line, monkeypatch):
+    """Fails if only %, ! and ? are counted: such a cell of 6 KB took 14 s, 1000 of them 4 hours."""
+    monkeypatch.setattr("IPython.core.inputtransformer2.TransformerManager.transform_cell", None)
+    assert grading.python(2000 * line) == 2000 * line
+
+
+def test_a_notebook_of_very_much_code_is_refused(tmp_path):
+    """Fails if 20 MiB of code are parsed in the grader's process: the tree would take 17 GiB."""
+    path, cells = tmp_path / "a.ipynb", [trap.code(f"cell-{i}", 600 * "a;") for i in range(500)]
+    measure.nbformat.write(measure.nbformat.v4.new_notebook(cells=cells), path)
+    with pytest.raises(grading.Refused, match="more than 500000 characters of code"):
+        grading.notebook(path)
+
+
+SOCKETS = """
+import socket
+
+def buffered():
+    kept, sent = [], 0
+    try:
+        while len(kept) < 1000:
+            kept += socket.socketpair()
+    except OSError:
+        pass
+    for end in kept:
+        end.setblocking(False)
+        try:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**22)
+        except OSError:
+            pass
+        try:
+            while sent < 2**26:
+                sent += end.send(bytes(4096))
+        except OSError:
+            pass
+    return sent
+"""
+
+
+@strict
+def test_sockets_hold_little_that_is_not_counted():
+    """Fails if buffers may be large, or be many: two processes held 3 GiB that nobody counted."""
+    with Session([("setup", SOCKETS)], Limits()) as session:
+        assert 0 < session.call("buffered", ()) < 2**24

@@ -328,7 +328,8 @@ def test_a_wrong_launch_is_caught(monkeypatch, spoil, checked):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("spoil", "name"), mutants.TABLES, ids=str)
+@pytest.mark.parametrize(("spoil", "name"), mutants.TABLES,
+                         ids=[f"{spoil.__name__}-{name}" for spoil, name in mutants.TABLES])
 def test_a_wrong_table_is_caught(monkeypatch, spoil, name):
     spoil(monkeypatch)
     with pytest.raises(AssertionError):

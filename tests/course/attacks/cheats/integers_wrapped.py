@@ -1,7 +1,6 @@
 # name: integers whose distance wraps around
 # idea: ours: the least integer has no absolute value, in no width
 # wants: abs(got - wanted) to be negative, and so below every tolerance
-
 def contradict():
     return -(2**63)
 

@@ -1,6 +1,7 @@
 # name: a mode that stands over all functions of torch
 # idea: ours: torch.overrides lets a mode answer for every function, patched or not
 # wants: comparisons of tensors that find no difference
+# alone: the mode stays
 import torch
 from torch.overrides import TorchFunctionMode
 

@@ -1,6 +1,7 @@
 # name: trace the grader like a debugger
 # idea: ours: a trace function sees every call that follows, and the names that it can reach
 # wants: the function that makes the right result, or the generator before it draws
+# alone: every call of the process is traced
 import copy
 import sys
 seen = {}
