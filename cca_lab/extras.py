@@ -6,7 +6,8 @@ from importlib.util import find_spec
 EXTRAS = {"models": ("accelerate", "peft", "safetensors", "tokenizers", "transformers"),
           "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2",
                         "jupyter_client", "jupyterlab", "latex2mathml", "matplotlib", "nbclient",
-                        "nbconvert", "nbformat", "seaborn", "traitlets"), "course": ("nbgrader",),
+                        "nbconvert", "nbformat", "seaborn", "traitlets"),
+          "course": ("nbgrader", "pygments"),
           "smollm2": ("gguf",), "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
           "proofs": ("flint", "z3")}
 # Where pip's name is another than Python's.

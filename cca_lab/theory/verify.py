@@ -31,7 +31,7 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | Non
     ids whose findings contradict the published verdict, and all other problems.
     """
     claims = ledger.select(ids)
-    known = {claim.id for claim in ledger.collect()} | ledger.retired().keys()
+    known = {claim.id for claim in (*claims, *ledger.collect())} | ledger.retired().keys()
     if unknown := set(restate) - known:
         raise ValueError(f"restate: got {min(unknown)!r}, which is no claim, wanted ids such as T1")
     console = Console()

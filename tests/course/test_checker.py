@@ -119,7 +119,7 @@ def test_a_notebook_in_a_terminal(tmp_path, capsys):
     assert not front.check_file(folder / "a5_cca.ipynb", COURSE)
     said = capsys.readouterr().out
     assert "a5.2 Which columns a row reads: 6 of 6" in said
-    assert "wanted a dict of the integers group" in said
+    assert "wanted a dict with the keys group" in said
     assert "a5.5 One softmax over tiles: 0 of 5\n  not written yet" in said
     assert "2 of the 20 are behind tests that are not shown" in said
 

@@ -100,7 +100,7 @@ def test_a_class(tmp_path, capsys):
     assert (marks / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
     assert [path for path, text in texts.items() if path.suffix in (".csv", ".html")
             and path.read_text() != text] == []
-    page = (marks / "s17" / "feedback.html").read_text()
+    page = (marks / "s18" / "feedback.html").read_text()
     assert "18 of 20" in page and "comes later" in page
     assert "only what a row reads is loaded" in page and "load(" not in page
 

@@ -80,4 +80,4 @@ ALSO_BROKEN = [("P1", future_core), ("P1.alg1", core_one_row_early), ("P1.alg1",
                ("P1.float", tie_to_one),
                ("P1.rope", (reachability_rope.rotated_first, fractional_middle)),
                ("P1.rope", (reachability_rope.rotated_first, equal_keys_only)),
-               ("P1.depth", sinks_reach_further), ("P1.least", lambda i, g, s: s)]
+               ("P1.least", lambda i, g, s: s)]

@@ -156,6 +156,12 @@ def test_windows_of_the_paper_through_32_layers(length, window, sinks, lost):
     assert reachability_depth.loses_some(length, window, sinks, reachability_depth.LAYERS) == lost
 
 
+def test_stacks_of_windows_lose_what_the_proof_says():
+    """Mutant: kept initial tokens carry others further through the layers."""
+    assert reachability_depth.check_depth(reachability_depth.loses_some).holds
+    assert not reachability_depth.check_depth(wrong.sinks_reach_further).holds
+
+
 def test_one_layer_of_windows_always_loses_some():
     for length, window, sinks, layers in reachability_depth.CASES:
         assert layers > 1 or reachability_depth.loses_some(length, window, sinks, layers)

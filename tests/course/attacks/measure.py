@@ -217,8 +217,9 @@ def measure(grader: str, only: list[str]) -> dict:
         box = ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--bind", name, name,
                "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-net",
                "--die-with-parent"]
-        if python.startswith("/tmp/"):
-            box += ["--ro-bind", str(Path(python).parents[1]), str(Path(python).parents[1])]
+        for folder in (files.repository(), Path(python).parents[1]):
+            if folder.is_relative_to("/tmp"):
+                box += ["--ro-bind", str(folder), str(folder)]
         subprocess.run([*(box if grader != "ours" else []), python, "-m",
                         "tests.course.attacks.measure", "inside", grader, name],
                        check=True, cwd=files.repository())
