@@ -86,9 +86,13 @@ def test_the_attacks_are_alive():
     """A corpus of files that no grader falls for would prove nothing."""
     weak = set(MEASURED["weak"]["row"]["attacks"]["names"])
     assert len(weak) >= 30
-    again = measure.measure("weak", sorted(weak))["earned"]
-    dead = [name for name in sorted(weak) if not sum(again[name].values())]
-    assert len(dead) <= 2, dead  # a few win a race only on a quiet machine
+    dead = sorted(weak)
+    for _ in range(3):  # some race with the grader, and may lose on a busy machine
+        again = measure.measure("weak", dead)["earned"]
+        dead = [name for name in dead if not sum(again[name].values())]
+        if not dead:
+            break
+    assert dead == []
     fallen = {name for part in MEASURED.values() for name in part["row"]["attacks"]["names"]}
     assert {entry.file for entry in CHEATS} - fallen == NOWHERE
 
@@ -123,7 +127,7 @@ def test_the_page_has_the_table_of_the_file():
         assert part["row"] == measure.summary(part)
         assert {*part["earned"]} == {"blank", "solved", *(entry.file for entry in CHEATS + HONEST)}
     text = measure.PAGE.read_text(encoding="utf-8")
-    assert measure.table(MEASURED) in text and text.count("\n") <= 70
+    assert measure.table(MEASURED) in text and text.count("\n") <= 60
 
 
 @pytest.mark.parametrize("line", ["/a\n", ",a b\n", ";a\n", "\x0c /a\n"])
