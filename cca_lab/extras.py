@@ -9,7 +9,7 @@ EXTRAS = {"models": ("accelerate", "peft", "safetensors", "tokenizers", "transfo
                         "nbconvert", "nbformat", "seaborn", "traitlets"),
           "course": ("nbgrader", "pygments"),
           "smollm2": ("gguf",), "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
-          "proofs": ("flint", "z3")}
+          "proofs": ("flint", "z3"), "peers": ("onnx", "onnxruntime", "openvino")}
 # Where pip's name is another than Python's.
 DISTRIBUTIONS = {"flint": "python-flint", "myst_nb": "myst-nb",
                  "sphinx_book_theme": "sphinx-book-theme", "z3": "z3-solver"}

@@ -8,7 +8,7 @@ The backward keeps only q, k, v, out and lse (as FlashAttention-2 does): given t
 the whole row, each tile returns its terms of the exact gradient, and the terms add up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,12 @@ from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.plan import TileBatch, plan_of
+from cca_lab.attention.sources import Source, halves, split_intervals, tensors_of
 from cca_lab.attention.tiles import side_by_side, tile_for
 
 
 @eager
-def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
+def blocked_attention(q: Tensor, k: Source, v: Source, intervals: Tensor, scale: float,
                       block: int | None = None) -> tuple[Tensor, Tensor]:
     """Compute `dense_attention` in linear memory, differentiable once through out and lse.
 
@@ -31,22 +32,26 @@ def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale:
         q, k, v, intervals, scale: as in `dense_attention`.
         block: query rows of a block; None lets the planner choose. The result is always the same.
     """
-    return _BlockedAttention.apply(q, k, v, intervals, scale, block)
+    keys = tensors_of(k)
+    tables = split_intervals(intervals, [x.shape[2] for x in keys])
+    return _BlockedAttention.apply(q, tables, scale, block, *keys, *tensors_of(v))
 
 
 class _BlockedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
-                block: int | None) -> tuple[Tensor, Tensor]:
-        items = _problems(intervals, q.shape[1] // k.shape[1], block)
+    def forward(ctx: Any, q: Tensor, tables: tuple[Tensor, ...], scale: float, block: int | None,
+                *columns: Tensor) -> tuple[Tensor, Tensor]:
+        share = q.shape[1] // columns[0].shape[1]
+        work = [_problems(table, share, block) for table in tables]  # of each source
         dtype = accumulation_dtype(q.dtype)
         out = torch.zeros(q.shape, dtype=dtype, device=q.device)
         lse = torch.full(q.shape[:-1], float("-inf"), dtype=dtype, device=q.device)
-        for item in items:
-            item.attend(q, k, v, out, lse, scale)
+        for items, k, v in zip(work, *halves(columns), strict=True):
+            for item in items:
+                item.attend(q, k, v, out, lse, scale)
         out = out.to(q.dtype)
-        ctx.save_for_backward(q, k, v, out, lse)
-        ctx.items, ctx.scale = items, scale
+        ctx.save_for_backward(q, out, lse, *columns)
+        ctx.work, ctx.scale = work, scale
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -54,21 +59,29 @@ class _BlockedAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor | None,
                  grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("blocked attention")
-        q, k, v, out, lse = ctx.saved_tensors
+        q, out, lse, *columns = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
-            return None, None, None, None, None, None
+            return None, None, None, None, *(None for _ in columns)
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out
+        keys, values = halves(columns)
         head_dim = q.shape[-1]
         if grad_lse is not None:
-            q, k, v, out, grad_out = _append_lse_gradient(q, k, v, out, grad_out, grad_lse)
-        grads = [torch.zeros(x.shape, dtype=lse.dtype, device=x.device) for x in (q, k, v)]
-        for item in ctx.items:
-            item.differentiate(grad_out.contiguous(), q, k, v, out, lse, grads, ctx.scale)
-        return *(grad[..., :head_dim].to(q.dtype) for grad in grads), None, None, None
+            q, keys, values, out, grad_out = _append_lse_gradient(q, keys, values, out, grad_out,
+                                                                  grad_lse)
+        grad_out = grad_out.contiguous()
+        grad_q, *grads = (torch.zeros(x.shape, dtype=lse.dtype, device=x.device)
+                          for x in (q, *keys, *values))
+        for items, *of_source in zip(ctx.work, keys, values, *halves(grads), strict=True):
+            for item in items:
+                item.differentiate(grad_out, q, out, lse, grad_q, *of_source, ctx.scale)
+        grad_q, *grads = (grad[..., :head_dim].to(q.dtype) for grad in (grad_q, *grads))
+        return grad_q, None, None, None, *grads
 
 
-def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out: Tensor,
-                         grad_lse: Tensor) -> tuple[Tensor, ...]:
+def _append_lse_gradient(
+    q: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], out: Tensor, grad_out: Tensor,
+    grad_lse: Tensor,
+) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor, Tensor]:
     """Append the gradient of lse as one more feature, so that the tiles need no argument for it.
 
     ds = p * (do . v - do . out + dlse): appending dlse to do, 1 to v and 0 to out adds exactly
@@ -76,12 +89,13 @@ def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out:
     """
     pad = torch.nn.functional.pad
     extended = torch.cat([grad_out, grad_lse.unsqueeze(-1).to(grad_out.dtype)], dim=-1)
-    return pad(q, (0, 1)), pad(k, (0, 1)), pad(v, (0, 1), value=1.0), pad(out, (0, 1)), extended
+    return (pad(q, (0, 1)), [pad(k, (0, 1)) for k in keys],
+            [pad(v, (0, 1), value=1.0) for v in values], pad(out, (0, 1)), extended)
 
 
 @dataclass(frozen=True)
 class _WorkItem:
-    """The slice of batch and heads that has the same intervals, and their plan.
+    """The slice of batch and heads that has the same intervals of one source, and their plan.
 
     Batch and KV head form one axis G, the queries per KV head another, r: queries (G, r, L, D),
     keys (G, N, D). A tile then takes (G, U, rows, D), where U is the tiles of a batch of several
@@ -111,13 +125,12 @@ class _WorkItem:
                 _merge(_blocks_of_rows(out, tiles, head), _blocks_of_rows(lse, tiles, head),
                        part_out, part_lse)
 
-    def differentiate(self, grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor,
-                      lse: Tensor, grads: list[Tensor], scale: float) -> None:
-        """Add the gradients of this work item to `grads` = [dq, dk, dv], in place."""
+    def differentiate(self, grad_out: Tensor, q: Tensor, out: Tensor, lse: Tensor, grad_q: Tensor,
+                      k: Tensor, v: Tensor, grad_k: Tensor, grad_v: Tensor, scale: float) -> None:
+        """Add the gradients of this work item to `grad_q`, `grad_k` and `grad_v`, in place."""
         tile = tile_for(q.device, q.dtype, scale)
-        grad_q, grad_k, grad_v = self._rows(grads[0]), self._columns(grads[1]), self._columns(
-            grads[2])
-        k, v = self._columns(k), self._columns(v)
+        grad_q = self._rows(grad_q)
+        k, v, grad_k, grad_v = map(self._columns, (k, v, grad_k, grad_v))
         by_row = [self._rows(x) for x in (grad_out, q, out, lse)]
         for tiles in self.plan:
             mask = tiles.mask(q.dtype, q.device)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from cca_lab.attention.arguments import check_qkv, check_tensors, scale_of
 from cca_lab.attention.intervals import visible_mask
+from cca_lab.attention.sources import Source, whole
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -40,21 +41,21 @@ def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[
     return (scores - lse.unsqueeze(-1)).exp(), lse
 
 
-def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+def dense_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
                     scale: float) -> tuple[Tensor, Tensor]:
     """Compute the reference of `interval_attention`, out = A v; any derivative exists.
 
     Args:
         q: (B, H, L, D).
-        k, v: (B, Hk, N, D).
+        k, v: (B, Hk, N, D), or two such tensors each.
         intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
 
     Returns:
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32.
     """
-    weights, lse = attention_matrix(q, k, intervals, scale)
-    return weigh(weights, v).to(q.dtype), lse
+    weights, lse = attention_matrix(q, whole(k), intervals, scale)
+    return weigh(weights, whole(v)).to(q.dtype), lse
 
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,

@@ -6,26 +6,28 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_qkv, scale_of
+from cca_lab.attention.arguments import scale_of
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.fused import fused, require_triton
 from cca_lab.attention.intervals import check_intervals
 from cca_lab.attention.native import native_attention, ready
+from cca_lab.attention.sources import Source, check_sources, split_intervals, tensors_of
 
 # up to this many rows the matrix of weights is small, and planning tiles would take longer
 FEW_ROWS = 16
 
 
-def _triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+def _triton_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
                       scale: float) -> tuple[Tensor, Tensor]:
     """The Triton backend, imported when it is first used: triton exists for Linux only."""
     require_triton()
     from cca_lab.attention.kernels import decode, interval
 
-    if decode.decodes(q, k, v, intervals):
-        return decode.triton_decode(q, k, v, scale, spans=decode.spans_of(intervals))
-    return interval.triton_attention(q, k, v, intervals, scale)
+    tables = split_intervals(intervals, [x.shape[2] for x in tensors_of(k)])
+    if decode.decodes(q, k, v, tables):
+        return decode.triton_decode(q, k, v, scale, spans=decode.spans_of(tables))
+    return interval.triton_attention(q, k, v, tables, scale)
 
 
 BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
@@ -37,15 +39,15 @@ BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 
 
 @overload
-def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
+def interval_attention(q: Tensor, k: Source, v: Source, intervals: Tensor, *,
                        scale: float | None = ..., backend: str = ...,
                        return_lse: Literal[False] = ...) -> Tensor:    ...
 @overload
-def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
+def interval_attention(q: Tensor, k: Source, v: Source, intervals: Tensor, *,
                        scale: float | None = ..., backend: str = ...,
                        return_lse: Literal[True]) -> tuple[Tensor, Tensor]:    ...
 def interval_attention(
-    q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
+    q: Tensor, k: Source, v: Source, intervals: Tensor, *,
     scale: float | None = None, backend: str = "auto", return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute softmax attention in which each row sees one to four intervals of columns.
@@ -57,7 +59,9 @@ def interval_attention(
 
     Args:
         q: queries (B, H, L, D).
-        k, v: keys and values (B, Hk, N, D), H a multiple of Hk; floating dtype and device as q.
+        k, v: keys and values (B, Hk, N, D), H a multiple of Hk; floating dtype and device as q. Or
+            two such tensors each, N_1 and N_2 columns that follow each other, N = N_1 + N_2: they
+            are read where they lie (pooled columns, then raw tokens).
         intervals: int64 (b, h, L, n, 2), b in {1, B}, h in {1, H}, n in 1..4, on the CPU or on q's
             device: half-open [start, end) columns of each row, disjoint within the row, never
             moving back from row to row. An interval may be empty, but each row sees a column.
@@ -77,9 +81,9 @@ def interval_attention(
         ValueError: naming an argument that is invalid or does not fit the others, or a backend that
             cannot run here.
     """
-    check_qkv(q, k, v, same_length=False)
+    columns = check_sources(q, k, v)
     batch, heads, rows, head_dim = q.shape
-    check_intervals(intervals, batch, heads, rows, k.shape[2])
+    check_intervals(intervals, batch, heads, rows, columns)
     if intervals.device not in (q.device, torch.device("cpu")):
         raise ValueError(f"intervals: got it on {intervals.device}, wanted {q.device}, where q is, "
                          "or the CPU; move it")
@@ -100,10 +104,11 @@ def merge(outs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tenso
     Returns:
         out (B, H, L, D) in the dtype of the first output, and lse (B, H, L).
     """
-    logs = torch.stack(list(lses))                          # (sets, B, H, L)
-    weights = logs.softmax(dim=0).unsqueeze(-1)             # (sets, B, H, L, 1)
-    out = (torch.stack(list(outs)).to(weights.dtype) * weights).sum(dim=0)
-    return out.to(outs[0].dtype), logs.logsumexp(dim=0)
+    out, lse = outs[0].to(lses[0].dtype), lses[0]
+    for part, part_lse in zip(outs[1:], lses[1:], strict=True):
+        share = (part_lse - lse).sigmoid().unsqueeze(-1)    # (B, H, L, 1), of this set so far
+        out, lse = torch.lerp(out, part.to(out.dtype), share), torch.logaddexp(lse, part_lse)
+    return out.to(outs[0].dtype), lse
 
 
 def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:

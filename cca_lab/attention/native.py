@@ -2,7 +2,8 @@
 
 Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in
 cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block, and
-interval_attention.cpp all of them; amx*.h do the same for bfloat16 on processors with AMX.
+interval_attention.cpp all of them; bfloat16*.h do the same for bfloat16 on processors with
+AVX512-BF16 or AMX.
 """
 
 from functools import cache
@@ -15,8 +16,9 @@ from torch import Tensor
 from cca_lab.attention import native_build
 from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
+from cca_lab.attention.sources import Source, halves, split_intervals, tensors_of
 
-DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `matrix_units`
+DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `bfloat16_units`
 _LOADING = Lock()  # the op may be registered once in a process
 
 
@@ -32,7 +34,7 @@ def ready(x: Tensor) -> bool:
         return False
     if not built() and not _built_for_auto():
         return False
-    return x.dtype in DTYPES or matrix_units()
+    return x.dtype in DTYPES or bfloat16_units()
 
 
 @cache
@@ -43,18 +45,18 @@ def _built_for_auto() -> bool:
 
 
 @eager
-def matrix_units() -> bool:
-    """Return whether the op is loaded and multiplies bfloat16 on this processor's AMX tiles."""
-    return _registered() and bool(torch.ops.cca_lab.matrix_units())
+def bfloat16_units() -> bool:
+    """Return whether the op is loaded and multiplies bfloat16 here, on AVX512-BF16 or AMX."""
+    return _registered() and bool(torch.ops.cca_lab.bfloat16_units())
 
 
 @eager
-def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+def native_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
                      scale: float) -> tuple[Tensor, Tensor]:
     """Compute `dense_attention` in linear memory, differentiable once through out and lse.
 
     The first call builds the op, which takes half a minute. The dtype is float32 or float64, or
-    bfloat16 where `matrix_units`; in bfloat16 sums and softmax are float32, and weights are rounded
+    bfloat16 where `bfloat16_units`; there sums and softmax are float32, and weights are rounded
     before they multiply values. Gradients of k and v are sums over blocks of rows, in an order that
     depends only on the number of threads, so results are reproducible.
 
@@ -65,20 +67,22 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
         raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or '
                          'float64 on the CPU; use backend="auto", or "blocked", which takes any')
     load()
-    if q.dtype == torch.bfloat16 and not matrix_units():
+    if q.dtype == torch.bfloat16 and not bfloat16_units():
         raise ValueError('backend: got "native" for torch.bfloat16, which needs a processor with '
-                         'AMX; use backend="auto", or "blocked", which takes any')
-    bounds = intervals.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
-    return _NativeAttention.apply(q, k, v, bounds, scale)
+                         'AVX512-BF16; use backend="auto", or "blocked", which takes any')
+    keys = tensors_of(k)
+    bounds = [table.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
+              for table in split_intervals(intervals, [x.shape[2] for x in keys])]
+    return _NativeAttention.apply(q, bounds, scale, *keys, *tensors_of(v))
 
 
 class _NativeAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor,
-                scale: float) -> tuple[Tensor, Tensor]:
-        out, lse = torch.ops.cca_lab.forward(q, k, v, bounds, scale)
-        ctx.save_for_backward(q, k, v, out, lse, bounds)
-        ctx.scale = scale
+    def forward(ctx: Any, q: Tensor, bounds: list[Tensor], scale: float,
+                *columns: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = torch.ops.cca_lab.forward(q, *halves(columns), bounds, scale)
+        ctx.save_for_backward(q, out, lse, *columns)
+        ctx.bounds, ctx.scale = bounds, scale
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -86,12 +90,13 @@ class _NativeAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor | None,
                  grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("native attention")
-        q, k, v, out, lse, bounds = ctx.saved_tensors
+        q, out, lse, *columns = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
-            return None, None, None, None, None
+            return None, None, None, *(None for _ in columns)
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out
-        return *torch.ops.cca_lab.backward(grad_out, grad_lse, q, k, v, out, lse, bounds,
-                                           ctx.scale), None, None
+        grad_q, grad_k, grad_v = torch.ops.cca_lab.backward(
+            grad_out, grad_lse, q, *halves(columns), out, lse, ctx.bounds, ctx.scale)
+        return grad_q, None, None, *grad_k, *grad_v
 
 
 def _registered() -> bool:

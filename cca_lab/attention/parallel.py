@@ -3,20 +3,23 @@
 A text of L tokens is cut into contiguous pieces, one for each of R processes ("contiguous"), or 2R
 of which process r holds the r-th and the r-th from the end ("zigzag": late rows read more than
 early ones, so that this evens the work). `Shards` and `Route` are arithmetic of plain integers;
-`fetch` sends rows, by one all-to-all whose transpose carries the gradients.
+`fetch` sends rows, by one all-to-all whose transpose carries the gradients, while this process
+computes something else.
 """
 
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributed import ProcessGroup
 from torch.multiprocessing.spawn import spawn
 
@@ -151,17 +154,50 @@ class Route:
         return sum(self.received(rank) for rank in range(len(self.have)))
 
 
+class _Step(torch.autograd.Function):
+    """A function of a tensor whose gradient is what another function returns."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, forth: Callable[[Tensor], Tensor],
+                back: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.back = back
+        return forth(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.back(gradient), None, None
+
+
 def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int],
-               group: ProcessGroup) -> Tensor:
-    """Send rows to each process and return those that arrive; the gradient goes the other way."""
-    # imported late: it imports Triton, which notebooks set up first
-    from torch.distributed._functional_collectives import all_to_all_single_autograd
+               group: ProcessGroup) -> Callable[[], Tensor]:
+    """Begin to send rows to each process; the returned function waits for those that arrive.
 
-    return all_to_all_single_autograd(sent, incoming, outgoing, group)
+    An empty tensor leads autograd from the beginning to the end. So in the backward pass, too, what
+    is computed between them is computed while the gradient travels the other way.
+    """
+    under_way: list[Any] = []
+
+    def begin(x: Tensor, incoming: list[int], outgoing: list[int]) -> Tensor:
+        x, arriving = x.contiguous(), x.new_empty(sum(incoming), *x.shape[1:])
+        work = dist.all_to_all_single(arriving, x, incoming, outgoing, group, async_op=True)
+        under_way.extend((x, arriving, work))  # what is sent has to stay in memory, too
+        return x.new_empty(0)
+
+    def end(_: Tensor) -> Tensor:
+        _, arrived, work = under_way
+        under_way.clear()
+        work.wait()
+        return arrived
+
+    forth, back = (partial(begin, incoming=come, outgoing=go)
+                   for come, go in ((incoming, outgoing), (outgoing, incoming)))
+    begun = _Step.apply(sent, forth, end)
+    return lambda: _Step.apply(begun, end, back)
 
 
-def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
-    """Return the rows that this process wants; every process of the group has to call it.
+def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Callable[[], Tensor]:
+    """Ask for the rows that this process wants; every process of the group has to call it.
 
     The gradient goes back the way the rows came, summed where a row was sent to several processes.
 
@@ -172,27 +208,30 @@ def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
         group: the processes.
 
     Returns:
-        (wanted rows, ...), range after range.
+        A function that waits for them and returns (wanted rows, ...), range after range; every
+        process has to call it once.
     """
-    have, ranks = route.have[rank], range(len(route.have))
+    have, want, ranks = route.have[rank], route.want[rank], range(len(route.have))
     outgoing = [route.travels(rank, target) for target in ranks]
     incoming = [route.travels(source, rank) for source in ranks]
-    sent = torch.cat([x[:0], *(x[place(have, piece)] for pieces in outgoing for piece in pieces)])
-    arrived = x[:0]
+    own, others = common(have, want), [piece for pieces in incoming for piece in pieces]
+    if merged([*own, *others]) != merged(want):
+        raise ValueError(f"route: process {rank} wants {want}, which the processes do not all have")
+    wait: Callable[[], Tensor] = partial(x.narrow, 0, 0, 0)
     if route.rows:  # the same in every process: all call the collective, or none
-        arrived = all_to_all(sent, [size(pieces) for pieces in incoming],
-                             [size(pieces) for pieces in outgoing], group)
-    own = common(have, route.want[rank])
-    held = [(piece, x[place(have, piece)]) for piece in own]
-    lengths = [stop - start for pieces in incoming for start, stop in pieces]
-    held += zip((piece for pieces in incoming for piece in pieces), arrived.split(lengths),
-                strict=True)
-    held.sort(key=lambda pair: pair[0])
-    if merged([piece for piece, _ in held]) != merged(route.want[rank]):
-        raise ValueError(
-            f"route: process {rank} wants {route.want[rank]}, which the processes do not all have")
-    # a process that receives nothing still has to take part in backward
-    return torch.cat([x[:0], arrived[:0], *(rows for _, rows in held)])
+        sent = [x[place(have, piece)] for pieces in outgoing for piece in pieces]
+        wait = all_to_all(torch.cat([x[:0], *sent]), [size(pieces) for pieces in incoming],
+                          [size(pieces) for pieces in outgoing], group)
+
+    def rows() -> Tensor:
+        arrived = wait()
+        held = [(piece, x[place(have, piece)]) for piece in own]
+        held += zip(others, arrived.split([stop - start for start, stop in others]), strict=True)
+        held.sort(key=itemgetter(0))
+        # a process that receives nothing still has to take part in backward
+        return torch.cat([x[:0], arrived[:0], *(part for _, part in held)])
+
+    return rows
 
 
 def run_in_processes(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """Pooling groups of keys and values into core tokens (CCA-Attention, eq. 2 and 3; DGA, eq. 14)."""
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -77,15 +77,21 @@ def pool_groups(
     complete = k.shape[2] // group
     # Matrix products read the groups of a whole tensor as a view; those of a slice would be copied.
     pooled = complete if complete * group == k.shape[2] and 2 * count >= complete else count
-    keys, values = (_groups(x, group, pooled) for x in (k, v))  # (B, Hk, M, g, D)
     cores_per_kv_head = q.shape[1] // k.shape[1] if per_query_head else 1
-    rerotated = keys if rotation is None else _turn_to_middle(keys, rotation)
     if weights == "max":
         phi, cores = None, tuple(
-            x.amax(dim=3).repeat_interleave(cores_per_kv_head, dim=1) for x in (rerotated, values))
+            x.amax(dim=3).repeat_interleave(cores_per_kv_head, dim=1)
+            for x in (_turn_to_middle(_groups(k, group, pooled), rotation),
+                      _groups(v, group, pooled)))
     else:
-        phi = _phi(q, keys, weights, per_query_head, scale)
-        cores = tuple(_pool(phi, x) for x in (rerotated, values))
+        # Autograd goes back through what was made last first: values, keys, then queries have
+        # their gradients added, and no two of these wait in memory at once.
+        last = _last_queries(q, k, group, pooled)
+        phi, core_k = _pooled_keys(last, _groups(k, group, pooled), weights, per_query_head, scale,
+                                   rotation)
+        core_v = product(phi, _groups(v, group, pooled).to(phi.dtype))
+        cores = tuple(x.transpose(2, 3).flatten(1, 2).to(k.dtype)  # (B, Hk * r, M, D)
+                      for x in (core_k, core_v))
         phi = phi.transpose(2, 3).flatten(1, 2)[:, :, :count]  # (B, Hk * r, M, g)
     core_k, core_v = (core[:, :, :count] for core in cores)
     return (core_k, core_v, phi) if return_phi else (core_k, core_v)
@@ -130,26 +136,51 @@ def _groups(x: Tensor, group: int, count: int) -> Tensor:
     return x[:, :, : count * group].unflatten(2, (count, group))
 
 
-def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: float) -> Tensor:
-    """Return phi (B, Hk, M, r, g); r is the queries per KV head, or 1 with shared weights."""
-    batch, key_heads, count, group, _ = keys.shape
-    dtype = accumulation_dtype(keys.dtype)
-    vectors = q.shape[1] // key_heads if per_query_head else 1  # r
-    if weights == "mean":
-        shape = (batch, key_heads, count, vectors, group)
-        return torch.full(shape, 1.0 / group, dtype=dtype, device=keys.device)
-    last = q[:, :, group - 1 : count * group : group].to(dtype)  # (B, H, M, D)
-    last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
+def _last_queries(q: Tensor, k: Tensor, group: int, count: int) -> Tensor:
+    """Return the last queries of the groups by KV head, (B, Hk, M, H / Hk, D), as sums are."""
+    last = q[:, :, group - 1 : count * group : group].to(accumulation_dtype(k.dtype))
+    return last.unflatten(1, (k.shape[1], -1)).transpose(2, 3)
+
+
+def _pooled_keys(last: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: float,
+                 rotation: Rotation | None) -> tuple[Tensor, Tensor]:
+    """Return phi (B, Hk, M, r, g) and the core keys (B, Hk, M, r, D), in the dtype of `last`.
+
+    Here keys are (B, Hk, M, g, D), and r is the queries per KV head, or 1 with shared weights.
+    """
     if not per_query_head:
         # the mean of the logits is the logit of the mean query
         last = last.mean(dim=3, keepdim=True)
-    return (product(last, keys.to(dtype).mT) * scale).softmax(dim=-1)
+    if weights == "mean":
+        phi = torch.full_like(last[..., :1], 1.0 / keys.shape[3]).expand(
+            *last.shape[:4], keys.shape[3])
+    else:
+        phi, core = _SoftmaxPooling.apply(last, keys.to(last.dtype), scale)
+        if rotation is None:
+            return phi, core
+    return phi, product(phi, _turn_to_middle(keys, rotation).to(last.dtype))
 
 
-def _pool(phi: Tensor, members: Tensor) -> Tensor:
-    """Return weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
-    pooled = product(phi, members.to(phi.dtype))  # (B, Hk, M, r, D)
-    return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
+class _SoftmaxPooling(torch.autograd.Function):
+    """phi = softmax(scale * q_last K^T) and phi K of each group, with one gradient of K.
+
+    Autograd would make two tensors as large as K, one for each use, and a third for their sum.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, last: Tensor, keys: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        phi = (product(last, keys.mT) * scale).softmax(dim=-1)  # (B, Hk, M, r, g)
+        ctx.save_for_backward(last, keys, phi)
+        ctx.scale = scale
+        return phi, product(phi, keys)
+
+    @staticmethod
+    def backward(ctx: Any, grad_phi: Tensor, grad_core: Tensor) -> tuple[Tensor, Tensor, None]:
+        last, keys, phi = ctx.saved_tensors
+        grad_phi = grad_phi + product(grad_core, keys.mT)
+        slopes = ctx.scale * phi * (grad_phi - (grad_phi * phi).sum(dim=-1, keepdim=True))
+        grad_keys = product(torch.cat([phi, slopes], dim=3).mT, torch.cat([grad_core, last], dim=3))
+        return product(slopes, keys), grad_keys, None
 
 
 def _kernel_pools(weights: str, per_query_head: bool, count: int, return_phi: bool) -> bool:
@@ -188,8 +219,10 @@ def _turn(rotation: Rotation, count: int, group: int, device: torch.device,
     return (mid_cos * cos + mid_sin * sin) / norm, (mid_sin * cos - mid_cos * sin) / norm
 
 
-def _turn_to_middle(keys: Tensor, rotation: Rotation) -> Tensor:
-    """Re-rotate keys (B, Hk, M, g, D) from their own position to the middle of their group."""
+def _turn_to_middle(keys: Tensor, rotation: Rotation | None) -> Tensor:
+    """Re-rotate keys (B, Hk, M, g, D) from their own position, if any, to their group's middle."""
+    if rotation is None:
+        return keys
     count, group = keys.shape[2:4]
     dtype = accumulation_dtype(keys.dtype)
     turn_cos, turn_sin = _turn(rotation, count, group, keys.device, dtype)

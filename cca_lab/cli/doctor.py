@@ -128,7 +128,7 @@ def check_triton() -> Check:
 def check_native() -> Check:
     """Report which backend "auto" uses for attention on the CPU, and how to change it."""
     from cca_lab.attention import native_build as native
-    from cca_lab.attention.native import built, matrix_units
+    from cca_lab.attention.native import bfloat16_units, built
 
     name = "CPU attention"
     if native.library().is_file():
@@ -138,8 +138,8 @@ def check_native() -> Check:
         if not built():
             return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be "
                                      "loaded; delete it and run `cca-lab native`")
-        amx = matrix_units()
-        bfloat16 = "and bfloat16 on AMX" if amx else "bfloat16 stays with PyTorch: no AMX here"
+        bfloat16 = ("and bfloat16" if bfloat16_units() else
+                    "bfloat16 stays with PyTorch: no AVX512-BF16 here")
         return Check(name, OK, f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 "
                                "switches back to plain PyTorch")
     if needed := native.missing():

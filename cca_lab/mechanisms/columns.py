@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from cca_lab.attention import check_intervals, interval_attention, masked_attention, visible_mask
 from cca_lab.attention.dense import accumulation_dtype, expand_heads, product
 from cca_lab.attention.interval_attention import merge
+from cca_lab.attention.sources import Source, tensors_of, whole
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Columns:
 
     Attributes:
         q: queries of the rows from `first_row` on, (B, H, L - first_row, D).
-        keys, values: (B, Hc, N, D), Hc a divisor of H.
+        keys, values: (B, Hc, N, D), Hc a divisor of H; or two such tensors, pooled columns and
+            raw tokens, whose columns follow each other.
         visible: columns of each row, T = L - first_row: intervals, int64 (b, h, T, n, 2), or a
             mask, bool (b, h, T, N); a mask only if there is one set.
         pooling: a function that computes P, (b, Hp, N, L), the weight of each token in each column.
@@ -36,19 +38,29 @@ class Columns:
     """
 
     q: Tensor
-    keys: Tensor
-    values: Tensor
+    keys: Source
+    values: Source
     visible: Tensor
     pooling: Callable[[], Tensor] | None = None
     first_row: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of columns, N."""
+        return sum(x.shape[2] for x in tensors_of(self.keys))
+
+    @property
+    def heads(self) -> int:
+        """The number of heads that have columns of their own, Hc."""
+        return tensors_of(self.keys)[0].shape[1]
 
     def mask(self) -> Tensor:
         """Return which columns each of all L rows sees as a mask, bool (b, h, L, N)."""
         seen = self.visible
         if seen.dtype != torch.bool:
             batch, heads, rows = self.q.shape[:3]
-            check_intervals(seen, batch, heads, rows, self.keys.shape[2])
-            seen = visible_mask(seen, self.keys.shape[2])
+            check_intervals(seen, batch, heads, rows, self.count)
+            seen = visible_mask(seen, self.count)
         return pad(seen, (0, 0, self.first_row, 0))
 
     def on_tokens(self, weights: Tensor, length: int) -> Tensor:
@@ -56,15 +68,19 @@ class Columns:
         if self.pooling is None:
             return pad(weights, (0, length - weights.shape[-1]))
         pooling = self.pooling()
-        batch, heads, columns = self.q.shape[0], self.q.shape[1], self.keys.shape[2]
-        shape, kv_heads = tuple(pooling.shape), self.keys.shape[1]
-        if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, kv_heads, heads) \
-                or shape[2:] != (columns, length):
+        batch, heads, shape = self.q.shape[0], self.q.shape[1], tuple(pooling.shape)
+        if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, self.heads, heads) \
+                or shape[2:] != (self.count, length):
             raise ValueError(
-                f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {kv_heads} or {heads}, "
-                f"{columns}, {length}): one row for each column, one entry for each raw token")
+                f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {self.heads} or {heads}, "
+                f"{self.count}, {length}): one row for each column, one entry for each raw token")
         pooling = pooling if pooling.shape[1] == 1 else expand_heads(pooling, weights.shape[1])
         return product(weights, pooling.to(weights.dtype))
+
+
+def behind(pooled: Tensor, raw: Tensor) -> Source:
+    """Return raw tokens (B, H, L, D) behind what is pooled, (B, H, C, D), if there is any."""
+    return (pooled, raw) if pooled.shape[2] else raw
 
 
 def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
@@ -72,7 +88,8 @@ def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
     first, *others = sets
     if not others:
         if first.visible.dtype == torch.bool:
-            return masked_attention(first.q, first.keys, first.values, first.visible, scale=scale)
+            return masked_attention(first.q, whole(first.keys), whole(first.values), first.visible,
+                                    scale=scale)
         return interval_attention(first.q, first.keys, first.values, first.visible, scale=scale,
                                   backend=backend)
     out, lse = _with_lse(first, scale, backend)
@@ -111,7 +128,7 @@ def logits(sets: Sequence[Columns], scale: float) -> Tensor:
     """Return the logits of all columns, (B, H, L, N), -inf for columns that a row does not see."""
     dtype, scores = accumulation_dtype(sets[0].q.dtype), []
     for columns in sets:
-        keys = expand_heads(columns.keys, columns.q.shape[1]).to(dtype)
+        keys = expand_heads(whole(columns.keys), columns.q.shape[1]).to(dtype)
         products = pad(scale * product(columns.q.to(dtype), keys.mT), (0, 0, columns.first_row, 0))
         scores.append(products.masked_fill(~columns.mask().to(keys.device), float("-inf")))
     return torch.cat(scores, dim=-1)
@@ -120,11 +137,10 @@ def logits(sets: Sequence[Columns], scale: float) -> Tensor:
 def weigh(sets: Sequence[Columns], weights: Tensor) -> Tensor:
     """Return the values of all columns, weighted by (B, H, L, N): (B, H, L, D)."""
     heads, dtype = weights.shape[1], sets[0].q.dtype
-    return reduce(add, (product(share, expand_heads(columns.values, heads).to(share.dtype))
+    return reduce(add, (product(share, expand_heads(whole(columns.values), heads).to(share.dtype))
                         for columns, share in _shares(sets, weights))).to(dtype)
 
 
 def _shares(sets: Sequence[Columns], weights: Tensor) -> Iterator[tuple[Columns, Tensor]]:
     """Split weights (B, H, L, N) by set: pairs of columns and their weights."""
-    return zip(sets, weights.split([columns.keys.shape[2] for columns in sets], dim=-1),
-               strict=True)
+    return zip(sets, weights.split([columns.count for columns in sets], dim=-1), strict=True)

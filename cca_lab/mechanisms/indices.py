@@ -123,16 +123,17 @@ def behind_sinks(tokens: Any, sinks: int) -> Any:
 
 def cca_sink_columns(row: Any, start: int, stop: int, group: int, window: int,
                      sinks: int) -> tuple[Interval, Interval, Interval]:
-    """Return the columns of [sinks ; cores ; raw tokens behind them] that a row (or tensor) sees.
+    """Return the columns of [cores ; sinks ; raw tokens behind them] that a row (or tensor) sees.
 
-    These are the sinks [0, min(i + 1, S)), then what row i - S of the text [S, L) sees there, which
-    is nothing for a row i < S. The columns are those of rows [start, stop), see `raw_column`: there
-    are min(S, stop) sinks in front.
+    These are the cores and the raw tokens that row i - S of the text [S, L) sees there, which are
+    none for a row i < S, and the sinks [0, min(i + 1, S)). The columns are those of rows [start,
+    stop), see `raw_column`: with C cores, min(S, stop) sinks stand from column C on.
     """
     first, last = behind_sinks(start, sinks), behind_sinks(stop, sinks)
     held, raw = stop - last, raw_column(first, last, group, window)
     cores, tokens = cca_columns(behind_sinks(row + 1, sinks) - 1, raw, group, window)
-    return ((0, minimum(row + 1, sinks)), (held + cores[0], held + cores[1]),
+    count = core_count(last, group, window)
+    return (cores, (count, count + minimum(row + 1, sinks)),
             (held + tokens[0], held + tokens[1]))
 
 

@@ -39,11 +39,14 @@ STUDIES: dict[str, tuple[str, str]] = {
     "attention": ("cca_lab.studies.benchmarks.attention:AttentionBench",
                   "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
                   "matrix peak, memory."),
+    "peers": ("cca_lab.studies.benchmarks.peers:Peers",
+              "Measure published attention for the CPU beside CCA: FlexAttention, OpenVINO, ONNX "
+              "Runtime."),
     "decode": ("cca_lab.studies.benchmarks.decode:Decode",
                "Measure one token's attention with each cache against a full cache: time, bytes, "
                "entries."),
     "model": ("cca_lab.studies.benchmarks.model:ModelBench",
-              "Measure a GPT-2 of random weights: first token, next tokens and a training step."),
+              "Measure a model, random or real: first token, next tokens, memory, training."),
     "latency": ("cca_lab.studies.reproduce.measured:Latency",
                 "Measure a layer's forward pass for every group size, window and importance rate "
                 "of the papers."),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,19 @@ import torch
 from matplotlib.figure import Figure
 
 from cca_lab.files import models_folder, repository, results_folder
-from cca_lab.mechanisms import CCA, DGA, Full, LoCoCo, StreamingLLM
+from cca_lab.mechanisms import (
+    CCA,
+    DGA,
+    MECHANISMS,
+    Full,
+    LoCoCo,
+    StreamingLLM,
+    mechanism_of,
+)
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies.benchmarks.attention import tile_ratio
+from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
 from cca_lab.studies.study import label
 from cca_lab.studies.summary import COLUMNS, spoken, summaries, swept
 from cca_lab.views.figures.caches import holdings
@@ -194,25 +204,63 @@ def decode() -> str:
         f"interleaved rounds of {study['tokens']} tokens.\n")
 
 
-def model() -> str:
-    """Return the table of first token, next tokens and training step for each attention."""
-    (study,) = results("model-cpu.json")
+def peers() -> str:
+    """Return the table of published attention for the CPU beside CCA, by dtype and length."""
+    (study,) = results("peers-cpu.json")
+    cells: dict[tuple[str, ...], list[str]] = {}
+    reasons: dict[str, list[str]] = {}
+    pairs: dict[str, float] = {}
+    for row in study["rows"]:
+        name, length = (row["dtype"], row["form"], row["pattern"]), row["length"]
+        if "reason" in row:
+            reasons.setdefault(f"{', '.join(name)}: {row['reason']}", []).append(str(length))
+        if row["pattern"] not in ("full", "CCA"):
+            pairs[row["pattern"]] = max(pairs.get(row["pattern"], 0), row["pairs_of_cca"])
+        cells.setdefault(name, []).extend(
+            ["-"] * 3 if "reason" in row else [
+                written(row["seconds"], 1e-3), written(row["rate"], 1e9),
+                written(row["sdpa_ratio"], 1, 2)])
+    lengths = dict.fromkeys(row["length"] for row in study["rows"])
+    columns = [text for length in lengths
+               for text in (f"ms, {length} tokens", "GFLOP/s", "SDPA's time / its")]
+    notes = ["{cpu}, {threads} threads".format_map(study["machine"]),
+             ", ".join(f"{name} {number}" for name, number in study["versions"].items()),
+             label("", study["shape"]).strip(),
+             f"medians of at most {study['rounds']} interleaved rounds",
+             *(f"{pattern}: at most {ratio:.2f} times CCA's pairs"
+               for pattern, ratio in pairs.items()),
+             *(f"not measured at {', '.join(where)} tokens: {reason}"
+               for reason, where in reasons.items())]
+    return table(["dtype", "operator", "sees", *columns],
+                 [[*name, *row] for name, row in cells.items()]) + f"\n{'; '.join(notes)}.\n"
+
+
+def model(file: str = "model-cpu.json") -> str:
+    """Return the table of first token, next tokens, memory and training for each attention."""
+    (study,) = results(file)
     prompts = sorted({row["prompt"] for row in study["writing"]})
-    writing = {(row["attention"], row["prompt"]): row for row in study["writing"]}
-    rows = []
-    for step in study["training"]:
-        times = [writing[step["attention"], prompt] for prompt in prompts]
-        rows.append([step["attention"],
-                     *(f"{1e3 * row[key]:.{digits}f}" for row in times
-                       for key, digits in (("first_seconds", 0), ("token_seconds", 1))),
-                     f"{step['tokens_a_second']:.0f}"])
+    steps = sorted({step["length"] for step in study["training"]})
+    peak = any("peak_bytes" in row for row in study["writing"])
+    training = {(step["attention"], step["length"]): step for step in study["training"]}
+    rows: dict[str, list[str]] = {}
+    for row in sorted(study["writing"], key=lambda row: row["prompt"]):
+        rows.setdefault(row["attention"], [row["attention"]]).extend(
+            [f"{1e3 * row['first_seconds']:.0f}", f"{1e3 * row['token_seconds']:.1f}",
+             *[written(row.get("peak_bytes"), 2**20)][:peak]])
+    for name, cells in rows.items():
+        cells += [written(training.get((name, length), {}).get("tokens_a_second"))
+                  for length in steps]
     size = study["model"]
+    title = size.get("name") or "GPT-2 of random weights"
     return table(["attention",
                   *(text for n in prompts
-                    for text in (f"first token ms, {n} tokens", "next token ms")),
-                  "training tokens / s"], rows) + (
-        f"\nGPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} "
-        f"M random weights; {study['device']}; medians of {study['rounds']} interleaved rounds.\n")
+                    for text in (f"first token ms, {n} tokens", "next token ms",
+                                 *["peak MiB"][:peak])),
+                  *("training tokens / s" + f", {length} tokens" * (len(steps) > 1)
+                    for length in steps)], rows.values()) + (
+        f"\n{title}, {size['layers']} layers, width {size['width']}, "
+        f"{size['parameters'] / 1e6:.1f} M weights; {study['device']}; medians of at most "
+        f"{study['rounds']} interleaved rounds.\n")
 
 
 def compare() -> str:
@@ -237,7 +285,9 @@ def lengths() -> str:
     (study,) = results("lengths-smollm2.json")
     rows = []
     for name, row in study["rows"].items():
-        title = spoken(label(row["attention"], {})) if row["swapped"] else name
+        if row["attention"] == "kept_heads" or name == "smollm2-full":  # in `kept_frontier`
+            continue
+        title = spoken(label(name, {})) if name in MECHANISMS else name
         mark = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
         rows.append([title + mark, *(f"{each['value']:.1f}" for each in row["perplexity"])])
     machines = [row["machine"] for row in study["rows"].values()]
@@ -280,6 +330,33 @@ def retrieval() -> str:
         f"{_between(every)}. Prompts of {study['length']} tokens; {study['machine']['cpu']}.\n")
 
 
+def kept_frontier() -> str:
+    """Return the table of perplexity against memory with a few heads of SmolLM2 kept."""
+    (study,), (chosen,) = results("lengths-smollm2.json"), results("retrieval-smollm2.json")
+    length, heads = study["length"], sum(map(len, next(iter(chosen["scores"].values()))))
+    ratios: dict[tuple[float, int, str], dict[bool, list[str]]] = {}
+    for row in study["rows"].values():
+        if row["attention"] != "kept_heads":
+            continue
+        trained = not row["swapped"]
+        whole = study["rows"]["smollm2-full" if trained else "full"]["perplexity"]
+        other = dict(row["options"]["others"])
+        attention = mechanism_of(other.pop("name"), other)
+        entries, count = attention.cache_entries(length), sum(map(len, row["options"]["kept"]))
+        assert entries is not None  # kept heads have a cache, so their other mechanism has one
+        share = (count + (heads - count) * entries / length) / heads
+        ratios.setdefault((share, count, label(attention.title, other)), {})[trained] = [
+            f"{mine['value'] / full['value']:.2f}"
+            for mine, full in zip(row["perplexity"][-2:], whole[-2:], strict=True)]
+    rows = [[percent(share), str(count), other, *values.get(False, "--"),
+             *values.get(True, "--")] for (share, count, other), values in sorted(ratios.items())]
+    spans = [f"{low} to {high}" for low, high in list(pairwise(study["buckets"]))[-2:]]
+    return table([f"cache at {length} tokens", "heads kept", "in the others",
+                  *(f"{when}, {span}" for when in ("untrained", "trained") for span in spans)],
+                 rows) + ("\nPerplexity over that of full attention, untrained or trained alike; "
+                          f"{study['windows']} windows of {length} tokens.\n")
+
+
 def _between(estimate: Row) -> str:
     return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
@@ -317,37 +394,43 @@ def kept() -> str:
 def wire() -> str:
     """Return the table of what travelled between processes, and of the largest error."""
     (study,) = results("wire.json")
-    rows = [[str(row["ranks"]), row["balance"], f"{row['error']:.1e}", written(row["bytes"], 1024),
-             written(row["wire"], 1024), written(row["ring_bytes"], 1024)]
-            for row in study["measured"]]
     shape = study["shape"]
-    return table(["processes", "pieces", "largest error, float32", "KiB, closed form",
-                  "KiB on the wire", "KiB, ring"], rows) + (
+    return table(*measured_table(study)) + (
         f"\n{study['length']} tokens, group size {study['group']}, window {study['window']}, "
         f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
         f"sums over the processes, gloo; {study['machine']['cpu']}.\n")
 
 
-def wire_plan() -> str:
-    """Return the table of a long text on many GPUs, planned by the closed forms."""
+def wire_hidden() -> str:
+    """Return the table of how much of a slow link's time the local window's work hides."""
     (study,) = results("wire.json")
-    rows = [[row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}",
-             f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"]
-            for row in study["planned"]]
-    shape, (tokens, gpus) = study["planned_shape"], study["planned_size"]
-    return table(["method", "MB received", "MB of keys and values", "pairs over the mean",
-                  "TFLOP of attention", "GB/s to hide"], rows) + (
-        f"\n{tokens} tokens on {gpus} GPUs, {shape['heads']} query and {shape['kv_heads']} KV "
-        f"heads of {shape['head_dim']}, {shape['number']} bytes a number; attention at "
-        f"{study['flops'] / 1e12:.0f} TFLOP/s is assumed for the last column.\n")
+    return table(*hidden_table(study)) + (
+        f"\nThe same text and layer, two processes of one thread, zigzag; an exchange takes "
+        f"{1e3 * study['latency']:g} ms and its bytes; medians of {study['rounds']} interleaved "
+        f"rounds, of each the slower process; {study['machine']['cpu']}.\n")
+
+
+def wire_plan() -> str:
+    """Return the table of a long text on many machines, computed from measured rates."""
+    (study,) = results("wire.json")
+    shape, rates = study["planned_shape"], study["rates"]
+    return table(*planned_table(study)) + (
+        f"\n{study['tokens']} tokens, {shape['layers']} layers of {shape['heads']} query and "
+        f"{shape['kv_heads']} KV heads of {shape['head_dim']}, {shape['number']} bytes a number; "
+        f"links of {study['link'] / 1e3:g} GB/s. Attention at the rates in `{rates['file']}` "
+        f"({rates['cpu']}, {rates['threads']} threads, {rates['dtype']}, {rates['length']} "
+        f"tokens): {rates['cca'] / 1e9:.0f} and {rates['full'] / 1e9:.0f} GFLOP/s of visible "
+        "pairs.\n")
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "finding": finding, "models": models, "recovery": recovery, "variants": variants,
     "phases": phases,
     "attention": attention, "compare": compare, "decode": decode, "model": model,
+    "peers": peers, "real-model": partial(model, "model-smollm2.json"),
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept,
-    "wire": wire, "wire-plan": wire_plan, "families": families}
+    "kept-frontier": kept_frontier,
+    "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}
 
 
 def marked_pages() -> list[Path]:

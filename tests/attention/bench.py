@@ -7,6 +7,7 @@ ratio.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,6 +81,15 @@ def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
                              for logit, j in zip(logits, seen, strict=True))
                     out[b, h, i, d] = math.fsum(parts) / total
     return out, lse
+
+
+def in_halves(attend: Attend) -> Attend:
+    """The same implementation, which gets keys and values as views of their halves."""
+    def attend_halves(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        middle = k.shape[2] // 2
+        return attend(q, *((x[:, :, :middle], x[:, :, middle:]) for x in (k, v)), *rest)
+
+    return attend_halves
 
 
 # ---------------------------------------------------------------- checks

@@ -203,8 +203,9 @@ for rows in (1, 20, 200):
         out, lse = interval_attention(x, x, x, table, backend="native", return_lse=True)
         table.numpy()[0, 0, -1, 0, where] = value  # torch does not count this write
         bounds = table.permute(4, 0, 1, 3, 2).contiguous()
-        for call in (lambda: torch.ops.cca_lab.forward(x, x, x, bounds, 0.5),
-                     lambda: torch.ops.cca_lab.backward(out, None, x, x, x, out, lse, bounds, 0.5)):
+        for call in (lambda: torch.ops.cca_lab.forward(x, [x], [x], [bounds], 0.5),
+                     lambda: torch.ops.cca_lab.backward(out, None, x, [x], [x], out, lse, [bounds],
+                                                        0.5)):
             try:
                 call()
             except ValueError as error:
@@ -226,9 +227,9 @@ def test_parts_of_the_key_gradients_stay_few(threads):
     threads(15)
     x, bounds = torch.randn(1, 32, 1024, 16), causal_intervals(1024).permute(4, 0, 1, 3,
                                                                              2).contiguous()
-    out, lse = torch.ops.cca_lab.forward(x, x, x, bounds, 0.25)
+    out, lse = torch.ops.cca_lab.forward(x, [x], [x], [bounds], 0.25)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
-        torch.ops.cca_lab.backward(out, None, x, x, x, out, lse, bounds, 0.25)
+        torch.ops.cca_lab.backward(out, None, x, [x], [x], out, lse, [bounds], 0.25)
     largest = max(event.cpu_memory_usage for event in measured.events())
     assert x.nbytes < largest <= 6 * x.nbytes, f"{largest / x.nbytes:.0f} times the keys"
 
@@ -253,16 +254,14 @@ def test_threads_share_the_work_and_leave_the_result(threads):
 
 @needs_build
 def test_native_saves_nothing_that_grows_with_the_square_of_the_length():
-    """Only q, k, v, out, lse and the intervals stay until the backward."""
+    """Only q, k, v, out and lse stay until the backward, beside the intervals."""
     saved = []
     case = bench.window_case(600, 64, 16)
     leaves = [x.requires_grad_() for x in case.tensors]
     with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x,
                                                   lambda x: x):
         native_attention(*leaves, case.intervals, case.scale)
-    wanted = sum(x.numel()
-                 for x in leaves) + case.q.numel() + case.q[..., 0].numel() + case.intervals.numel()
-    assert sum(saved) == wanted
+    assert sum(saved) == sum(x.numel() for x in leaves) + case.q.numel() + case.q[..., 0].numel()
 
 
 @needs_build
@@ -295,6 +294,11 @@ CAUSAL = bench.case_of(causal_intervals(300), 300)
 through_lse = partial(bench.check_gradients, through_lse=True)
 
 
+def check_halves(attend, case):
+    """Columns in two tensors, whose heads lie apart."""
+    bench.check_same(bench.in_halves(attend), case)
+
+
 def two_threads(attend, case):
     """Gradients with dk and dv in two parts, whatever the machine."""
     before = torch.get_num_threads()
@@ -308,6 +312,7 @@ def two_threads(attend, case):
 # nothing is padded, so nothing copied
 FULL_WIDTH = bench.case_of(causal_intervals(300), 300, heads=1, head_dim=16)
 ONE_HEAD = bench.case_of(causal_intervals(150), 150, heads=1)
+TWO_HEADS = bench.case_of(causal_intervals(64), 64, heads=2, key_heads=2, head_dim=16)
 KILLS = [  # (mutant, the check that kills it, the case, what the check says)
     ("one_column_more", bench.check_hidden_columns, WINDOW, "edits of column"),
     ("starts_ignored", bench.check_matrix, WINDOW, "declared support"),
@@ -326,6 +331,8 @@ KILLS = [  # (mutant, the check that kills it, the case, what the check says)
     ("last_part_only", two_threads, ONE_HEAD, "gradient of k"),
     ("padding_keeps_strides", bench.check_row_layouts, WINDOW, "max error"),
     ("reads_behind_the_end", check_reads_inside, FULL_WIDTH, "not finite"),
+    ("sources_swapped", check_halves, CAUSAL, "output: max error"),
+    ("heads_follow_each_other", check_halves, TWO_HEADS, "output: max error"),
 ]
 
 
@@ -353,7 +360,7 @@ def test_auto_takes_the_native_op_once_it_is_built(monkeypatch):
     monkeypatch.delenv(native_build.SWITCH)
     assert _backend("auto", X) is native_attention and _backend("auto",
                                                                 X.double()) is native_attention
-    assert _backend("auto", X.bfloat16()) is (native_attention if native.matrix_units()
+    assert _backend("auto", X.bfloat16()) is (native_attention if native.bfloat16_units()
                                               else blocked_attention)
     assert _backend("auto", X.half()) is blocked_attention
     assert _backend("auto", X[:, :, :1]) is dense_attention

@@ -1,4 +1,4 @@
-"""The native op in bfloat16 on AMX tiles, against dense float64 within bounds of roundings."""
+"""The native op in bfloat16, against dense float64 within bounds of roundings."""
 
 import os
 from pathlib import Path
@@ -23,13 +23,13 @@ def units():
     if lacking := native_build.missing():
         pytest.skip(f"the native op cannot be built here: it lacks {lacking}")
     native.load()
-    if not native.matrix_units():
-        pytest.skip("this processor has no AMX")
+    if not native.bfloat16_units():
+        pytest.skip("this processor has neither AVX512-BF16 nor AMX")
 
 
 @pytest.fixture(scope="module")
 def mutants(units):
-    wrong.load(Path(os.environ["TORCH_EXTENSIONS_DIR"]), wrong.AMX_MUTANTS)
+    wrong.load(Path(os.environ["TORCH_EXTENSIONS_DIR"]), wrong.BF16_MUTANTS)
 
 
 def rounded(case):
@@ -46,10 +46,10 @@ def passes(attend, tensors, case):
     return out, lse, *torch.autograd.grad((out * weights).sum() + (lse * others).sum(), leaves)
 
 
-def check(case):
+def check(case, attend=native_attention):
     """Outputs and gradients of a case against float64 with the same inputs."""
     tensors = rounded(case)
-    out, lse, *grads = passes(native_attention, tensors, case)
+    out, lse, *grads = passes(attend, tensors, case)
     wanted, wanted_lse, *wanted_grads = passes(dense_attention, [x.double() for x in tensors], case)
     assert out.dtype == torch.bfloat16 and lse.dtype == torch.float32
     # Products of bfloat16 are exact in float32, whose rounding is 2^-24: 64 roundings of sums, 20
@@ -117,11 +117,17 @@ def test_the_same_on_any_number_of_threads_but_for_the_order_of_sums():
         torch.set_num_threads(before)
 
 
-def two_threads(case):
+@pytest.mark.parametrize("rows", [2, 64, 300])
+def test_columns_in_two_tensors(rows):
+    check(bench.case_of(causal_intervals(rows), rows, heads=2, head_dim=32),
+          bench.in_halves(native_attention))
+
+
+def two_threads(case, attend=native_attention):
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        check(case)
+        check(case, attend)
     finally:
         torch.set_num_threads(before)
 
@@ -130,19 +136,24 @@ WIDE, LONGER = table(150, 40, 12, head_dim=24, scale=0.5), table(700, 300, 4, he
                                                                  scale=0.5)
 CAUSAL = bench.case_of(causal_intervals(600), 600, heads=1, head_dim=16, scale=1.0)
 GROUPED = table(100, 20, 4, heads=4, key_heads=2, head_dim=16, scale=0.5)
-KILLS = {"amx_one_column_more": WIDE, "amx_starts_ignored": WIDE,
-         "amx_outputs_not_rescaled": CAUSAL,
-         "amx_totals_not_rescaled": CAUSAL, "amx_columns_between_chunks": CAUSAL,
-         "amx_old_weights_stay": WIDE,
-         "amx_last_rows_lost": WIDE, "amx_heads_interleaved": GROUPED,
-         "amx_backward_unmasked": WIDE,
-         "amx_twins_swapped": WIDE, "amx_turned_wrongly": WIDE, "amx_lse_gradient_dropped": WIDE,
-         "amx_parts_overlap": CAUSAL, "amx_first_part_only": CAUSAL, "amx_grad_k_not_scaled": WIDE}
+KILLS = {"bf16_one_column_more": WIDE, "bf16_starts_ignored": WIDE,
+         "bf16_outputs_not_rescaled": CAUSAL,
+         "bf16_totals_not_rescaled": CAUSAL, "bf16_columns_between_chunks": CAUSAL,
+         "bf16_old_weights_stay": WIDE,
+         "bf16_last_rows_lost": WIDE, "bf16_heads_interleaved": GROUPED,
+         "bf16_backward_unmasked": WIDE,
+         "bf16_twins_swapped": WIDE, "bf16_turned_wrongly": WIDE, "bf16_lse_gradient_dropped": WIDE,
+         "bf16_parts_overlap": CAUSAL, "bf16_first_part_only": CAUSAL,
+         "bf16_grad_k_not_scaled": WIDE, "bf16_gradients_of_the_first": CAUSAL}
 
 
-@pytest.mark.parametrize("mutant", [mutant.name for mutant in wrong.AMX_MUTANTS])
+IN_HALVES = ("bf16_gradients_of_the_first",)  # columns in two tensors
+
+
+@pytest.mark.parametrize("mutant", [mutant.name for mutant in wrong.BF16_MUTANTS])
 def test_mutants_die_and_the_real_code_lives(mutants, mutant):
-    two_threads(KILLS[mutant])
+    attend = bench.in_halves(native_attention) if mutant in IN_HALVES else native_attention
+    two_threads(KILLS[mutant], attend)
     with mock.patch.object(torch.ops, "cca_lab",
                            getattr(torch.ops, mutant)), pytest.raises(AssertionError):
-        two_threads(KILLS[mutant])
+        two_threads(KILLS[mutant], attend)

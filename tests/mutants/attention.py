@@ -15,7 +15,8 @@ _real_forward = tiles.FlashTile.forward
 _real_backward = tiles.FlashTile.backward
 _real_add_columns = blocked._add_columns
 _real_problems = blocked._problems
-_real_phi = pooling._phi
+_real_last_queries = pooling._last_queries
+_real_pooled_keys = pooling._pooled_keys
 _real_position_groups = pooling._position_groups
 _real_turn = pooling._turn_to_middle
 
@@ -137,23 +138,20 @@ def joined_whatever_the_edges(part, after):
 
 # ---------------------------------------------------------------- pooling
 
-def first_query_judges(q, keys, weights, per_query_head, scale):
+def first_query_judges(q, k, group, count):
     """phi from the first query of a group for its last."""
-    count, group = keys.shape[2:4]
-    q = q.clone()
-    q[:, :, group - 1 : count * group : group] = q[:, :, : count * group : group].clone()
-    return _real_phi(q, keys, weights, per_query_head, scale)
+    return _real_last_queries(q.roll(group - 1, dims=2), k, group, count)
 
 
-def weights_averaged(q, keys, weights, per_query_head, scale):
+def weights_averaged(last, keys, weights, per_query_head, scale, rotation):
     """The mean over query heads taken of the weights, not of the logits."""
-    phi = _real_phi(q, keys, weights, True, scale)
-    return phi if per_query_head else phi.mean(dim=3, keepdim=True)
+    both = _real_pooled_keys(last, keys, weights, True, scale, rotation)
+    return both if per_query_head else tuple(x.mean(dim=3, keepdim=True) for x in both)
 
 
-def scale_forgotten(q, keys, weights, per_query_head, scale):
+def scale_forgotten(last, keys, weights, per_query_head, scale, rotation):
     """phi without the factor on its logits (the paper prints DGA's so)."""
-    return _real_phi(q, keys, weights, per_query_head, 1.0)
+    return _real_pooled_keys(last, keys, weights, per_query_head, 1.0, rotation)
 
 
 def turned_to_first(table, count, group):
@@ -196,9 +194,9 @@ MUTANTS = {
     heads_interleaved: (blocked, "_problems"),
     joined_at_any_step: (plan, "_join"),
     joined_whatever_the_edges: (plan, "_join"),
-    first_query_judges: (pooling, "_phi"),
-    weights_averaged: (pooling, "_phi"),
-    scale_forgotten: (pooling, "_phi"),
+    first_query_judges: (pooling, "_last_queries"),
+    weights_averaged: (pooling, "_pooled_keys"),
+    scale_forgotten: (pooling, "_pooled_keys"),
     turned_to_first: (pooling, "_position_groups"),
     keys_left_turned: (pooling, "_turn_to_middle"),
     conjugated: (pooling, "_turn_to_middle"),

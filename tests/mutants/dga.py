@@ -7,6 +7,7 @@ from functools import partial, wraps
 import torch
 from torch import Tensor
 
+from cca_lab.attention import sources
 from cca_lab.mechanisms.dga import columns, importance
 from tests.mutants import cca
 from tests.mutants.cca import Form, Pooling
@@ -294,7 +295,7 @@ def raw_tokens_stay(state) -> None:
 
 def keep_a_view(state, query, key, value, focal, rule, scale, rotation) -> None:
     """DGAState._keep that stores slices, and with them the memory of all columns."""
-    keys, values = columns(query, key, value, focal, rule, scale, rotation)
+    keys, values = map(sources.whole, columns(query, key, value, focal, rule, scale, rotation))
     focal_tokens = int(focal[0, 0].sum())
     kept = focal_tokens + (focal.shape[2] - focal_tokens) // rule.group
     for name, new in (("kept_key", keys), ("kept_value", values)):

@@ -61,17 +61,36 @@ def no_gradient_of_lse(patch) -> None:
 
 def key_heads_exchanged(patch) -> None:
     """Query heads read another KV head than their own."""
-    patch.setattr(interval._TritonAttention, "apply", _flipped(interval._TritonAttention.apply))
-
-
-def _flipped(right):
-    def wrong(q, k, v, *rest):
-        return right(q, k.flip(1), v.flip(1), *rest)
-    return wrong
+    right = interval._TritonAttention.apply
+    patch.setattr(interval._TritonAttention, "apply", lambda *args: right(
+        *args[:5], *(x.flip(1) for x in args[5:])))
 
 
 INTERVAL = (future_visible, core_one_row_early, last_rows_forgotten, full_too_soon,
             natural_exponent, no_gradient_of_lse, key_heads_exchanged)
+
+
+# ---------------------------------------------------------------- two sources of columns
+
+def second_with_the_strides_of_the_first(patch) -> None:
+    """Of its keys, values and bounds: the first source is the smaller one, so it stays inside."""
+    right = interval._both
+    patch.setattr(interval, "_both", lambda sources: right(
+        [sources[0], (*sources[1][:3], *sources[0][3:13], *sources[1][13:])]))
+
+
+def rows_of_the_first_source(patch) -> None:
+    """dK and dV of both sources from the rows that see the first one's first interval."""
+    right, seen = interval.rows_of_columns, []
+
+    def wrong(bounds, columns, block):
+        seen.append(bounds)
+        first = seen[0][:, :, :1].expand(-1, -1, bounds.shape[2], -1, -1)
+        return right(first, columns, block)
+    patch.setattr(interval, "rows_of_columns", wrong)
+
+
+SOURCES = (second_with_the_strides_of_the_first, rows_of_the_first_source)
 
 
 def mean_instead_of_softmax(patch) -> None:
@@ -99,13 +118,15 @@ def tail_counted_twice(patch) -> None:
     """The last key of a span is in two parts."""
     right = decode.spans_of
     patch.setattr(decode, "spans_of",
-                  lambda table: [*(spans := right(table)), (spans[-1][1] - 1, spans[-1][1])])
+                  lambda table: [[*spans, (spans[-1][1] - 1, spans[-1][1])]
+                                 for spans in right(table)])
 
 
 def spans_taken_for_one(patch) -> None:
     """From the first column to the last, with what lies between the spans."""
     right = decode.spans_of
-    patch.setattr(decode, "spans_of", lambda table: [((spans := right(table))[0][0], spans[-1][1])])
+    patch.setattr(decode, "spans_of",
+                  lambda table: [[(spans[0][0], spans[-1][1])] for spans in right(table)])
 
 
 def merged_with(weigh):

@@ -1,4 +1,4 @@
-"""Wrong native ops: one change of the C++ sources each, in float64 and in bfloat16 on AMX."""
+"""Wrong native ops: one change of the C++ sources each, in float64 and in bfloat16."""
 
 import hashlib
 from dataclasses import dataclass
@@ -37,44 +37,49 @@ MUTANTS = [
            "top = Vec<T>::blendv(top, Vec<T>(0), top == nothing);", ""),
     Mutant("backward_unmasked", "backward.h", "hide(weights, interval, group, seen);", ""),
     Mutant("grad_q_not_scaled", "backward.h", "return x * scale; });\n}", "return x; });\n}"),
-    Mutant("heads_interleaved", "interval_attention.cpp", "head / p.share())",
-           "head % p.key_heads)"), Mutant("lse_gradient_dropped", "interval_attention.cpp",
+    Mutant("heads_interleaved", "interval_attention.cpp", "head / p.share(),",
+           "head % p.key_heads,"), Mutant("lse_gradient_dropped", "interval_attention.cpp",
                                           "if (grad_lse) delta = delta - *grad_lse;", ""),
     Mutant("parts_overlap", "interval_attention.cpp", "row += parts * kBlockRows",
            "row += kBlockRows"),
-    Mutant("last_part_only", "interval_attention.cpp", "x.sum(0)", "x[x.size(0) - 1]"),
+    Mutant("last_part_only", "interval_attention.cpp", ".sum(0)", "[parts - 1]"),
     Mutant("padding_keeps_strides", "problem.h", ": x).contiguous();", ": x.contiguous());"),
     Mutant("reads_behind_the_end", "forward.h", "values.at(run.columns.begin, 0)",
-           "values.at(run.columns.begin + (run.columns.end == 300), 0)")]
-AMX_MUTANTS = [
-    Mutant("amx_one_column_more", "amx_forward.h",
+           "values.at(run.columns.begin + (run.columns.end == 300), 0)"),
+    Mutant("sources_swapped", "problem.h", "count, source});",
+           "count, bounds.size() - 1 - source});"),
+    Mutant("heads_follow_each_other", "problem.h", "x.stride(1);", "x.size(2) * x.size(3);")]
+BF16_MUTANTS = [
+    Mutant("bf16_one_column_more", "bfloat16_forward.h",
            "std::min(width, interval.end[i] - column), scale *",
            "std::min(width, interval.end[i] - column + 1), scale *"),
-    Mutant("amx_starts_ignored", "amx_forward.h",
+    Mutant("bf16_starts_ignored", "bfloat16_forward.h",
            "begin = std::max<int64_t>(0, interval.start[i] - column)", "begin = 0"),
-    Mutant("amx_outputs_not_rescaled", "amx_forward.h", "if (shrink != 1) std::transform",
-           "if (false) std::transform"), Mutant("amx_totals_not_rescaled", "amx_forward.h",
+    Mutant("bf16_outputs_not_rescaled", "bfloat16_forward.h", "if (shrink != 1) std::transform",
+           "if (false) std::transform"), Mutant("bf16_totals_not_rescaled", "bfloat16_forward.h",
                                                 "total = total * shrink +", "total = total +"),
-    Mutant("amx_columns_between_chunks", "amx_forward.h", "column += kChunk)",
+    Mutant("bf16_columns_between_chunks", "bfloat16_forward.h", "column += kChunk)",
            "column += kChunk + kUnit)"),
-    Mutant("amx_old_weights_stay", "amx_forward.h",
+    Mutant("bf16_old_weights_stay", "bfloat16_forward.h",
            "  std::fill(weights + last, weights + width, Half(0));\n", ""),
-    Mutant("amx_last_rows_lost", "amx_attention.h",
+    Mutant("bf16_last_rows_lost", "bfloat16_attention.h",
            "count = std::clamp<int64_t>(rows - row, 0, kSide)",
            "count = rows - row < kSide ? 0 : kSide"),
-    Mutant("amx_heads_interleaved", "amx_attention.h",
-           "b * p.key_heads + head / p.share();\n    attend",
-           "b * p.key_heads + head % p.key_heads;\n    attend"),
-    Mutant("amx_backward_unmasked", "amx_backward.h", "lanes(rows[r].begin - j, rows[r].end - j)",
-           "0xffff"), Mutant("amx_twins_swapped", "amx_backward.h", "twins(weight[0], weight[1])",
-                             "twins(weight[1], weight[0])"),
-    Mutant("amx_turned_wrongly", "amx.h", "_mm512_srli_epi32(both, 16)", "both"),
-    Mutant("amx_lse_gradient_dropped", "amx_attention.h",
+    Mutant("bf16_heads_interleaved", "bfloat16_attention.h",
+           "b * p.key_heads + head / p.share();", "b * p.key_heads + head % p.key_heads;"),
+    Mutant("bf16_backward_unmasked", "bfloat16_backward.h",
+           "lanes(rows[r].begin - j, rows[r].end - j)", "0xffff"),
+    Mutant("bf16_twins_swapped", "bfloat16_backward.h", "twins(weight[0], weight[1])",
+           "twins(weight[1], weight[0])"),
+    Mutant("bf16_turned_wrongly", "bfloat16.h", "_mm512_srli_epi32(both, 16)", "both"),
+    Mutant("bf16_lse_gradient_dropped", "bfloat16_attention.h",
            "if (grad_lse) delta = delta - *grad_lse;", ""),
-    Mutant("amx_parts_overlap", "amx_attention.h", "row += parts * kUnit", "row += kUnit"),
-    Mutant("amx_first_part_only", "amx_attention.h", "part < parts;", "part < 1;"),
-    Mutant("amx_grad_k_not_scaled", "amx_attention.h", "unpacked(grad_k, p, scale)",
-           "unpacked(grad_k, p, 1)")]
+    Mutant("bf16_parts_overlap", "bfloat16_attention.h", "row += parts * kUnit", "row += kUnit"),
+    Mutant("bf16_first_part_only", "bfloat16_attention.h", "part < parts;", "part < 1;"),
+    Mutant("bf16_grad_k_not_scaled", "bfloat16_attention.h", "whole(grad_k, scale)",
+           "whole(grad_k, 1)"),
+    Mutant("bf16_gradients_of_the_first", "bfloat16_backward.h", "sources[interval.source]",
+           "sources[0]")]
 # Registers of one column and no optimisation: a mutant compiles in a second. A list is a library.
 _HEAD = """#pragma GCC optimize("O0")
 #include <ATen/Dispatch.h>
@@ -82,12 +87,12 @@ _HEAD = """#pragma GCC optimize("O0")
 #define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...) \\
   [&] { using scalar_t = double; __VA_ARGS__(); }()
 """
-_WITHOUT_AMX = "#undef __AMX_TILE__\n"
+_WITHOUT_BF16 = "#undef __AVX512BF16__\n"
 
 
 def load(folder: Path, mutants: list[Mutant] = MUTANTS) -> None:
     """Register the mutants' ops as torch.ops.<name>, compiled in `folder` once."""
-    head = _HEAD + (_WITHOUT_AMX if mutants is MUTANTS else "")
+    head = _HEAD + (_WITHOUT_BF16 if mutants is MUTANTS else "")
     digest = hashlib.sha256((native_build.library().name + head
                              + repr(mutants)).encode()).hexdigest()[:16]
     target = folder / f"mutants-{digest}.so"

@@ -78,9 +78,9 @@ SLIPS = {
         "row,"),
     "a sink that does not see itself": Slip(
         "CCA behind sinks", f"{INDICES}cca_sink_columns", "minimum(row + 1,", "minimum(row,"),
-    "cores that stand where the sinks are": Slip(
+    "sinks that stand where the cores are": Slip(
         "intervals of CCA behind sinks are accepted", f"{INDICES}cca_sink_columns",
-        "(held + cores[0], held + cores[1])", "(cores[0], cores[1])"),
+        "(count, count + minimum(row + 1, sinks))", "(0, minimum(row + 1, sinks))"),
     "a check that refuses empty intervals": Slip(
         "intervals of CCA are accepted", f"{INTERVALS}is_reversed", "start > end", "start >= end"),
     "a check that refuses the last column": Slip(

@@ -12,6 +12,7 @@ from cca_lab.attention.kernels import decode, interval, launch, pooling, vertica
 from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.kernels.interval_forward import interval_forward
 from cca_lab.attention.kernels.tile_interpreter import run as run_programs
+from cca_lab.attention.sources import halves
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca import mechanism as cca
 from cca_lab.mechanisms.dga import mechanism as dga
@@ -133,28 +134,52 @@ def exact(monkeypatch):
 def check_interval(seed=0, heads=4, key_heads=2, rows=5, columns=9, features=10, intervals=2,
                    batch=1, block=(4, 2)):
     """Ragged in rows, columns and features: no size is a multiple of a tile's."""
-    draw, at = Draw(seed), torch.arange(columns)[:, None]
+    draw = Draw(seed)
     q = draw.queries(batch, heads, rows, features, key_heads)
     k, v = (draw.numbers(batch, columns, key_heads, features).transpose(1, 2) for _ in "kv")
     table = torch.stack([random_table(rows, columns, intervals, draw.generator)
                          for _ in range(batch * heads)]).view(batch, heads, rows, intervals, 2)
-    seen = ((table[..., None, :, 0] <= at) & (at < table[..., None, :, 1])).any(-1).numpy()
+    seen = sees(table, columns)
     blocks = Blocks(*block, 1, 1)
     check(draw, (q, k, v), lambda *x: interval.triton_attention(
         *x, table, SCALE, forward=blocks, backward=blocks),
         lambda *x: attention(*x, seen, draw.scale), logs=(1,))
 
 
+def check_sources(seed=0, rows=5, columns=(3, 7), counts=(1, 2), features=10, block=(4, 2)):
+    """Two sources are one: of each, keys or values lie token by token, the others head by head."""
+    draw = Draw(seed)
+    q = draw.queries(1, 4, rows, features, 2)
+    keys, values = ([draw.numbers(1, n, 2, features).transpose(1, 2) if index == by_token else
+                     draw.numbers(1, 2, n, features) for index, n in enumerate(columns)]
+                    for by_token in (0, 1))
+    tables = [torch.stack([random_table(rows, *sizes, draw.generator) for _ in range(heads)])[None]
+              for sizes, heads in zip(zip(columns, counts, strict=True), (1, 4), strict=True)]
+    seen = np.concatenate([np.broadcast_to(sees(*x), (1, 4, rows, x[1])) for x in zip(
+        tables, columns, strict=True)], axis=-1)
+    blocks = Blocks(*block, 1, 1)
+    check(draw, (q, *keys, *values), lambda q, *x: interval.triton_attention(
+        q, *halves(x), tables, SCALE, forward=blocks, backward=blocks),
+        lambda q, *x: attention(q, *(np.concatenate(y, axis=2) for y in halves(x)), seen,
+                                draw.scale), logs=(1,))
+
+
+def sees(table, columns):
+    """Return which columns each row sees, bool (b, h, L, N), of intervals (b, h, L, n, 2)."""
+    at = torch.arange(columns)[:, None]
+    return ((table[..., None, :, 0] <= at) & (at < table[..., None, :, 1])).any(-1).numpy()
+
+
 def check_decode(splits=2, heads=6, key_heads=2, columns=27, features=5):
-    """Parts of several tiles, merged in several."""
-    draw, spans = Draw(splits), [[0, 4], [9, columns]]
+    """Parts of several tiles, merged in several; six columns are a source of their own."""
+    draw, spans = Draw(splits), [[0, 2], [3, 4], [9, columns]]
     q = draw.queries(2, heads, 1, features, key_heads)
     k, v = (draw.numbers(2, key_heads, columns, features) for _ in "kv")
     seen = np.array([[any(low <= t < high for low, high in spans) for t in range(columns)]])
-    table = torch.tensor(spans)[None, None, None]
-    check(draw, (q, k, v), lambda *x: decode.triton_decode(
-        *x, SCALE, spans=decode.spans_of(table), splits=splits),
-        lambda *x: attention(*x, seen, draw.scale), logs=(1,), backward=False)
+    tables = [torch.tensor([[[spans[:2]]]]), torch.tensor([[[spans[2:]]]]) - 6]
+    check(draw, (q, k, v), lambda q, *x: decode.triton_decode(
+        q, *((y[:, :, :6], y[:, :, 6:]) for y in x), SCALE, spans=decode.spans_of(tables),
+        splits=splits), lambda *x: attention(*x, seen, draw.scale), logs=(1,), backward=False)
 
 
 def check_vertical_slash(length=11, width=5, features=11):
@@ -207,6 +232,12 @@ def check_pooling(rotated=True, heads=6, key_heads=2, length=7, group=3, feature
     {"seed": 4, "heads": 3, "key_heads": 1, "features": 16, "intervals": 1}], ids=str)
 def test_interval_attention_and_its_gradients(case):
     check_interval(**case)
+
+
+@pytest.mark.parametrize("case", [{}, {"rows": 3, "columns": (9, 1), "counts": (2, 1),
+                                       "features": 6, "block": (2, 4)}], ids=str)
+def test_two_sources_and_their_gradients(case):
+    check_sources(**case)
 
 
 @pytest.mark.parametrize("splits", [1, 3])
@@ -291,8 +322,21 @@ SLIPS = {
                                     "grad_q * scale)", "grad_q * scale_log2)"),
     "rows past the end counted again": (check_interval, "interval_backward.gradient_of_columns",
                                         " & present[None, :]", ""),
-    "rows of the first head": (check_interval, "interval_backward.interval_backward_columns",
+    "rows of the first head": (check_interval, "interval_backward.gradient_of_block",
                                "* QUERIES_PER_KEY + head) * L", "* QUERIES_PER_KEY) * L"),
+    "the second source one interval late": (
+        check_sources, "interval_forward.interval_forward", "interval == FIRST:",
+        "interval == FIRST + 1:"),
+    "dQ from the first source alone": (check_sources, "interval_backward.interval_backward_rows",
+                                       "interval == FIRST:", "interval == INTERVALS:"),
+    "values of the second source with its keys' stride": (
+        check_sources, "interval_forward.interval_forward",
+        "stride_vn, stride_vd = stride_v2n", "stride_vn, stride_vd = stride_kn"),
+    "the second source's dK from the first one's bounds": (
+        check_sources, "interval_backward.interval_backward_columns",
+        "gradient_of_block(K2, V2, BOUNDS2", "gradient_of_block(K2, V2, BOUNDS"),
+    "blocks of the second source counted on": (
+        check_sources, "interval_backward.interval_backward_columns", "block - blocks", "block"),
     "a merge that is not rescaled": (check_decode, "decode.decode_merge", "total * correction",
                                      "total"),  # of more than 16 parts, which no other test has
     "weights that need not sum to 1": (check_pooling, "pooling_kernels.pooling_backward",
@@ -303,6 +347,7 @@ SLIPS = {
                                "row_read + 1, inner_end", "row_read + 2, inner_end"),
 }
 LAUNCHES = [*((spoil, check_interval) for spoil in mutants.INTERVAL),
+            *((spoil, check_sources) for spoil in mutants.SOURCES),
             *((spoil, check_pooling) for spoil in mutants.POOLING),
             *((spoil, check_decode) for spoil in mutants.DECODE),
             *((spoil, check_vertical_slash) for spoil in mutants.VERTICAL_SLASH)]

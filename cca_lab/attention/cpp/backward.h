@@ -14,7 +14,7 @@ struct BackwardRows {
   T* grad_q;
 };
 
-// Keys, values and the sums of their gradients, each (N, D), of one KV head.
+// Keys, values and the sums of their gradients, each (N, D), of one source and KV head.
 template <class T>
 struct BackwardColumns {
   const T *k, *v;
@@ -48,11 +48,11 @@ void weigh(Matrix<T> logits, Matrix<T> slopes, int64_t columns, const T* lse, co
 // Add what `count` rows give to the gradients of q, k and v.
 template <class T>
 void differentiate(const std::vector<Interval>& intervals, int64_t count, int64_t dim, T scale,
-                   const BackwardRows<T>& rows, const BackwardColumns<T>& columns, BackwardSpace<T>& space) {
-  const Matrix<const T> keys{columns.k, dim}, values{columns.v, dim}, grad_out{rows.grad_out, dim};
-  const Matrix<const T> scaled{space.scaled, dim};
+                   const BackwardRows<T>& rows, const std::vector<BackwardColumns<T>>& sources,
+                   BackwardSpace<T>& space) {
+  const Matrix<const T> grad_out{rows.grad_out, dim}, scaled{space.scaled, dim};
   const Matrix<const T> queries{space.queries, kBlockRows}, grads{space.grads, kBlockRows};
-  const Matrix<T> grad_q{rows.grad_q, dim}, grad_k{columns.grad_k, dim}, grad_v{columns.grad_v, dim};
+  const Matrix<T> grad_q{rows.grad_q, dim};
   std::transform(rows.q, rows.q + count * dim, +space.scaled, [=](T x) { return x * scale; });
   transpose<T>(space.scaled, count, dim, space.queries);
   transpose<T>(rows.grad_out, count, dim, space.grads);
@@ -60,6 +60,9 @@ void differentiate(const std::vector<Interval>& intervals, int64_t count, int64_
   std::copy(rows.delta, rows.delta + count, +space.delta);
 
   for (const Interval& interval : intervals) {
+    const BackwardColumns<T>& columns = sources[interval.source];
+    const Matrix<const T> keys{columns.k, dim}, values{columns.v, dim};
+    const Matrix<T> grad_k{columns.grad_k, dim}, grad_v{columns.grad_v, dim};
     each_tile(interval, [&](Span all) {
       const Tile<T> weights{space.weights, all.begin}, slopes{space.slopes, all.begin};
       const auto runs = runs_of(interval, all);

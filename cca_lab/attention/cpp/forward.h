@@ -54,11 +54,17 @@ void exponentiate(Matrix<T> logits, int64_t columns, T* tops, T* totals, T* fact
   }
 }
 
-// out, lse of a block of `count` rows of q (count, D), given the keys and values (N, D) of its KV head.
+// Keys and values (N, D) of one source and KV head.
 template <class T>
-void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, T scale, const T* q, const T* k,
-            const T* v, T* out, T* lse, ForwardSpace<T>& space) {
-  const Matrix<const T> keys{k, dim}, values{v, dim}, queries{space.queries, kBlockRows};
+struct ForwardColumns {
+  const T *k, *v;
+};
+
+// out, lse of a block of `count` rows of q (count, D), given the columns of each source.
+template <class T>
+void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, T scale, const T* q,
+            const std::vector<ForwardColumns<T>>& sources, T* out, T* lse, ForwardSpace<T>& space) {
+  const Matrix<const T> queries{space.queries, kBlockRows};
   const Matrix<T> sums{space.sums, dim};
   std::transform(q, q + count * dim, +space.scaled, [=](T x) { return x * scale; });
   transpose<T>(space.scaled, count, dim, space.queries);
@@ -67,6 +73,7 @@ void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, 
   std::fill_n(+space.totals, kBlockRows, T(0));
 
   for (const Interval& interval : intervals) {
+    const Matrix<const T> keys{sources[interval.source].k, dim}, values{sources[interval.source].v, dim};
     each_tile(interval, [&](Span columns) {
       const Tile<T> tile{space.scores, columns.begin};
       const auto runs = runs_of(interval, columns);

@@ -18,10 +18,12 @@ struct Span {
   Span within(Span other) const { return {std::max(begin, other.begin), std::min(end, other.end)}; }
 };
 
-// One interval of the rows 0 .. rows - 1 of a block: row i sees columns [start[i], end[i]); neither ever moves back.
+// One interval of the rows 0 .. rows - 1 of a block: row i sees columns [start[i], end[i]) of one source of keys and
+// values; neither ever moves back.
 struct Interval {
   const int64_t *start, *end;
   int64_t rows;
+  size_t source;
 
   int64_t groups() const { return (rows + kGroup - 1) / kGroup; }
 

@@ -15,6 +15,7 @@ from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import decode_blocks, padded
 from cca_lab.attention.kernels.interval_forward import fold, matmul
 from cca_lab.attention.kernels.language import tl, triton
+from cca_lab.attention.sources import Source, tensors_of
 
 LEAST_KEYS = 256  # keys of a split: with fewer, the merge would cost more than is gained
 MERGED_AT_ONCE = 16  # partial outputs in one tile of the merge
@@ -99,15 +100,20 @@ def decode_merge(
     tl.store(LSE + row, largest + tl.log(weight_sum))
 
 
-def decodes(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor) -> bool:
+def decodes(q: Tensor, keys: Source, values: Source, intervals: Source) -> bool:
     """Return whether `triton_decode` can: one row, no gradient, the same intervals everywhere."""
-    return q.shape[2] == 1 and intervals.shape[:2] == (1, 1) and not needs_gradient(q, k, v)
+    return (q.shape[2] == 1 and all(x.shape[:2] == (1, 1) for x in tensors_of(intervals))
+            and not needs_gradient(q, *tensors_of(keys), *tensors_of(values)))
 
 
-def spans_of(intervals: Tensor) -> list[Span]:
-    """Return a single row's columns (1, 1, 1, n, 2), adjacent intervals joined, no empty ones."""
+def spans_of(intervals: Source) -> list[list[Span]]:
+    """Return a single row's columns (1, 1, 1, n, 2) of each source, adjacent intervals joined."""
+    return [_joined(x[0, 0, 0].tolist()) for x in tensors_of(intervals)]
+
+
+def _joined(pairs: list[list[int]]) -> list[Span]:
     spans: list[Span] = []
-    for start, end in sorted(tuple(pair) for pair in intervals[0, 0, 0].tolist()):
+    for start, end in sorted(pairs):
         if spans and start == spans[-1][1]:
             spans[-1] = spans[-1][0], end
         elif start < end:
@@ -115,15 +121,17 @@ def spans_of(intervals: Tensor) -> list[Span]:
     return spans
 
 
-def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[Span] | None = None,
+def triton_decode(q: Tensor, keys: Source, values: Source, scale: float, *,
+                  spans: list[list[Span]] | None = None,
                   splits: int | None = None) -> tuple[Tensor, Tensor]:
     """Attend with one query row to columns of a cache; for inference, without gradient.
 
     Args:
         q: (B, H, 1, D), fp16, bf16 or fp32, any strides.
-        k, v: (B, Hk, N, D), any strides.
+        keys, values: (B, Hk, N, D), any strides; or sources of columns, read where they lie.
         scale: factor on the dot products.
-        spans: half-open ranges of columns that the row sees, disjoint and not empty; None for all.
+        spans: of each source, half-open ranges of its columns that the row sees, disjoint and not
+            empty; None for all.
         splits: of a span's keys; None gives each multiprocessor of the GPU about two programs.
 
     Returns:
@@ -131,25 +139,29 @@ def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[
     """
     launch.check_tensor("q", q)
     batch, heads, _, head_dim = q.shape
-    key_heads = k.shape[1]
+    pairs = list(zip(tensors_of(keys), tensors_of(values), strict=True))
+    key_heads = pairs[0][0].shape[1]
     queries_per_key, block_d = heads // key_heads, padded(head_dim)
     blocks = decode_blocks(queries_per_key, q.element_size())
-    launches = []  # (start, end, keys of a split, splits) of each span
-    for start, end in spans or [(0, k.shape[2])]:
-        wanted = splits or _splits(q.device, batch * key_heads, end - start)
-        per_split = triton.cdiv(triton.cdiv(end - start, wanted), blocks.columns) * blocks.columns
-        launches.append((start, end, per_split, triton.cdiv(end - start, per_split)))
+    launches = []  # (keys, values, keys of a split, splits) of each span
+    for (k, v), seen in zip(pairs, spans or [[(0, k.shape[2])] for k, _ in pairs], strict=True):
+        for start, end in seen:
+            wanted = splits or _splits(q.device, batch * key_heads, end - start)
+            per_split = triton.cdiv(triton.cdiv(end - start, wanted),
+                                    blocks.columns) * blocks.columns
+            launches.append((k[:, :, start:end], v[:, :, start:end], per_split,
+                             triton.cdiv(end - start, per_split)))
     parts = torch.Size(
         (sum(count for *_, count in launches), batch * key_heads, queries_per_key, head_dim))
     part, part_lse = (launch.new_output(shape, q, torch.float32) for shape in (parts, parts[:-1]))
     first = 0
-    for start, end, per_split, count in launches:
+    for k, v, per_split, count in launches:
         decode_split[(count, batch * key_heads)](
-            q, k[:, :, start:], v[:, :, start:], part[first:], part_lse[first:], q.stride(0),
-            q.stride(1), q.stride(3), *k.stride(), *v.stride(), key_heads, end - start, per_split,
-            scale * launch.LOG2_E, QUERIES_PER_KEY=queries_per_key, D=head_dim, BLOCK_D=block_d,
-            BLOCK_R=blocks.rows, BLOCK_N=blocks.columns, UPCAST=launch.upcast(q.dtype),
-            num_warps=blocks.warps, num_stages=blocks.stages)
+            q, k, v, part[first:], part_lse[first:], q.stride(0), q.stride(1), q.stride(3),
+            *k.stride(), *v.stride(), key_heads, k.shape[2], per_split, scale * launch.LOG2_E,
+            QUERIES_PER_KEY=queries_per_key, D=head_dim, BLOCK_D=block_d, BLOCK_R=blocks.rows,
+            BLOCK_N=blocks.columns, UPCAST=launch.upcast(q.dtype), num_warps=blocks.warps,
+            num_stages=blocks.stages)
         first += count
     return merge(part, part_lse, q)
 

@@ -16,17 +16,22 @@ from cca_lab.attention.kernels.interval_backward import (
 from cca_lab.attention.kernels.interval_forward import interval_forward
 from cca_lab.attention.kernels.language import triton
 from cca_lab.attention.kernels.launch import LOG2_E
+from cca_lab.attention.sources import Source, halves, tensors_of
 
 _BOUNDS = TensorCache()
 
 
-def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
+def triton_attention(q: Tensor, keys: Source, values: Source, intervals: Source, scale: float, *,
                      forward: Blocks | None = None,
                      backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
     """Compute `dense_attention` in one fused kernel, differentiable once through out and lse.
 
     Args:
-        q, k, v: fp16, bf16 or fp32, any strides; intervals and scale as in `dense_attention`.
+        q: (B, H, L, D), fp16, bf16 or fp32, any strides.
+        keys, values: (B, Hk, N, D), any strides; or one or two sources of columns, which are read
+            where they lie.
+        intervals: (b, h, L, n, 2); or those of each source, in its own columns.
+        scale: as in `dense_attention`.
         forward, backward: block sizes, which do not change the result; None takes the table's.
 
     Raises:
@@ -36,7 +41,9 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
     shape = q.shape[-1], q.element_size(), launch.backend_name()
     forward = forward or blocks_for("forward", *shape)
     backward = backward or blocks_for("backward", *shape)
-    return _TritonAttention.apply(q, k, v, bounds_of(intervals, q.device), scale, forward, backward)
+    bounds = [bounds_of(x, q.device) for x in tensors_of(intervals)]
+    return _TritonAttention.apply(q, bounds, scale, forward, backward, *tensors_of(keys),
+                                  *tensors_of(values))
 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
@@ -75,16 +82,16 @@ def limits_of_block(first: Any, columns: int, block: int) -> tuple[Any, Any]:
 
 class _TritonAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float,
-                blocks: Blocks, backward_blocks: Blocks) -> tuple[Tensor, Tensor]:
-        batch, heads, length, head_dim = q.shape
+    def forward(ctx: Any, q: Tensor, bounds: list[Tensor], scale: float, blocks: Blocks,
+                backward_blocks: Blocks, *columns: Tensor) -> tuple[Tensor, Tensor]:
+        batch, heads, length, _ = q.shape
         out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
+        sources = [_source(*x) for x in zip(*halves(columns), bounds, strict=True)]
         interval_forward[(triton.cdiv(length, blocks.rows), batch * heads)](
-            q, k, v, bounds, out, lse, *q.stride(), *k.stride(), *v.stride(), *out.stride(),
-            *_outer(bounds), heads, heads // k.shape[1], length, scale * LOG2_E, **_constants(
-                bounds, head_dim, q.dtype, blocks))
-        ctx.save_for_backward(q, k, v, bounds, out, lse)
-        ctx.scale, ctx.blocks = scale, backward_blocks
+            q, *_both(sources), out, lse, *q.stride(), *out.stride(), heads,
+            heads // columns[0].shape[1], length, scale * LOG2_E, **_constants(q, bounds, blocks))
+        ctx.save_for_backward(q, out, lse, *columns)
+        ctx.bounds, ctx.scale, ctx.blocks = bounds, scale, backward_blocks
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -92,33 +99,46 @@ class _TritonAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor | None,
                  grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("attention on the Triton kernels")
-        q, k, v, bounds, out, lse = ctx.saved_tensors
+        q, out, lse, *columns = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
-            return None, None, None, None, None, None, None
+            return (None,) * (5 + len(columns))
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out.contiguous()
         delta = (grad_out.float() * out.float()).sum(dim=-1)  # (B, H, L)
         delta = delta if grad_lse is None else delta - grad_lse
-        grads = _launch_backward(q, k, v, bounds, grad_out, lse, delta.contiguous(), ctx.scale,
-                                 ctx.blocks)
-        return *grads, None, None, None, None
+        grad_q, *grads = _launch_backward(q, columns, ctx.bounds, grad_out, lse, delta.contiguous(),
+                                          ctx.scale, ctx.blocks)
+        return grad_q, None, None, None, None, *grads
 
 
-def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: Tensor, lse: Tensor,
-                     delta: Tensor, scale: float, blocks: Blocks) -> list[Tensor]:
-    """Return dQ, dK and dV, contiguous."""
-    batch, heads, length, head_dim = q.shape
-    key_heads, columns = k.shape[1:3]
-    constants = _constants(bounds, head_dim, q.dtype, blocks)
-    strides = (*q.stride(), *k.stride(), *v.stride(), *_outer(bounds))
-    grad_q, grad_k, grad_v = (launch.new_output(x.shape, x) for x in (q, k, v))
+def _launch_backward(q: Tensor, columns: list[Tensor], bounds: list[Tensor], grad_out: Tensor,
+                     lse: Tensor, delta: Tensor, scale: float, blocks: Blocks) -> list[Tensor]:
+    """Return the gradients of q and of the columns, contiguous."""
+    batch, heads, length, _ = q.shape
+    key_heads = columns[0].shape[1]
+    parts = list(zip(*halves(columns), bounds, strict=True))
+    numbers, constants = (length, scale, scale * LOG2_E), _constants(q, bounds, blocks)
+    grads = [launch.new_output(x.shape, x) for x in (q, *columns)]
+    sources = [_source(*x) for x in parts]
     interval_backward_rows[(triton.cdiv(length, blocks.rows), batch * heads)](
-        q, k, v, bounds, grad_out, lse, delta, grad_q, *strides, heads, heads // key_heads, length,
-        scale, scale * LOG2_E, **constants)
-    rows = rows_of_columns(bounds, columns, blocks.columns)
-    interval_backward_columns[(rows.shape[-1], batch * key_heads)](
-        q, k, v, bounds, rows, grad_out, lse, delta, grad_k, grad_v, *strides, *_outer(rows),
-        key_heads, heads // key_heads, length, columns, scale, scale * LOG2_E, **constants)
-    return [grad_q, grad_k, grad_v]
+        q, *_both(sources), grad_out, lse, delta, grads[0], *q.stride(), heads, heads // key_heads,
+        *numbers, **constants)
+    rows = [rows_of_columns(x, k.shape[2], blocks.columns) for k, _, x in parts]
+    sources = [(*source, x, *_outer(x), grad_k.shape[2], grad_k, grad_v) for source, x, grad_k,
+               grad_v in zip(sources, rows, *halves(grads[1:]), strict=True)]
+    interval_backward_columns[(sum(x.shape[-1] for x in rows), batch * key_heads)](
+        q, *_both(sources), grad_out, lse, delta, *q.stride(), key_heads, heads // key_heads,
+        *numbers, **constants)
+    return grads
+
+
+def _source(k: Tensor, v: Tensor, bounds: Tensor) -> tuple[Any, ...]:
+    """Return a kernel's arguments of one source."""
+    return k, v, bounds, *k.stride(), *v.stride(), *_outer(bounds)
+
+
+def _both(sources: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the arguments of the first source and of the last, which may be the same."""
+    return *sources[0], *sources[-1]
 
 
 def _outer(x: Tensor) -> tuple[int, int]:
@@ -128,7 +148,8 @@ def _outer(x: Tensor) -> tuple[int, int]:
     return batch, head
 
 
-def _constants(bounds: Tensor, head_dim: int, dtype: torch.dtype, blocks: Blocks) -> dict[str, Any]:
-    return dict(D=head_dim, BLOCK_D=padded(head_dim), BLOCK_M=blocks.rows, BLOCK_N=blocks.columns,
-                INTERVALS=bounds.shape[2], UPCAST=launch.upcast(dtype),
+def _constants(q: Tensor, bounds: list[Tensor], blocks: Blocks) -> dict[str, Any]:
+    return dict(D=q.shape[-1], BLOCK_D=padded(q.shape[-1]), BLOCK_M=blocks.rows,
+                BLOCK_N=blocks.columns, FIRST=bounds[0].shape[2],
+                INTERVALS=sum(x.shape[2] for x in bounds), UPCAST=launch.upcast(q.dtype),
                 num_warps=blocks.warps, num_stages=blocks.stages)

@@ -49,14 +49,15 @@ def gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
 
 @triton.jit
 def interval_backward_rows(
-    Q, K, V, BOUNDS, DO, LSE, DELTA,
-    DQ,  # DO, DQ (B, H, L, D) and LSE, DELTA (B, H, L), contiguous
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale,
-    scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+    Q, K, V, BOUNDS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn,
+    stride_vd, stride_bb, stride_bh, K2, V2, BOUNDS2, stride_k2b, stride_k2h, stride_k2n,
+    stride_k2d, stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2h, DO, LSE,
+    DELTA, DQ,  # DO, DQ (B, H, L, D) and LSE, DELTA (B, H, L), contiguous
+    stride_qb, stride_qh, stride_qm, stride_qd, H, QUERIES_PER_KEY, L, scale, scale_log2,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    FIRST: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """dQ of a block of rows of one query head."""
+    """dQ of a block of rows of one query head, from both sources as in the forward kernel."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     batch = (tl.program_id(1) // H).to(tl.int64)
     head = (tl.program_id(1) % H).to(tl.int64)
@@ -79,6 +80,12 @@ def interval_backward_rows(
     delta = tl.load(DELTA + row_of_head + row_read)
     grad_q = tl.zeros([BLOCK_M, BLOCK_D], dtype=tl.float32)
     for interval in tl.static_range(INTERVALS):
+        if interval == FIRST:  # this one and those after it are columns of the second source
+            K = K2 + batch * stride_k2b + head // QUERIES_PER_KEY * stride_k2h
+            V = V2 + batch * stride_v2b + head // QUERIES_PER_KEY * stride_v2h
+            BOUNDS = BOUNDS2 + batch * stride_b2b + head * stride_b2h - FIRST * 2 * L
+            stride_kn, stride_kd = stride_k2n, stride_k2d
+            stride_vn, stride_vd = stride_v2n, stride_v2d
         bounds = BOUNDS + interval * 2 * L
         low, inner_low, inner_high, high = span_of_rows(bounds, row_first, row_last, L)
         left_end, inner_end = split_phases(low, inner_low, inner_high, high, BLOCK_N)
@@ -131,17 +138,15 @@ def gradient_of_columns(grad_k, grad_v, k, v, columns, Q, DO, LSE, DELTA, BOUNDS
 
 
 @triton.jit
-def interval_backward_columns(
-    Q, K, V, BOUNDS, ROWS, DO, LSE, DELTA, DK,
-    DV,  # ROWS (b, h, n, 4, blocks); DK, DV (B, Hk, N, D) contiguous
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, stride_rb, stride_rh, HK,
-    QUERIES_PER_KEY, L, N, scale, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+def gradient_of_block(
+    K, V, BOUNDS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn,
+    stride_vd, stride_bb, stride_bh, ROWS, stride_rb, stride_rh, N, DK, DV, block, Q, DO, LSE,
+    DELTA, stride_qb, stride_qh, stride_qm, stride_qd, HK, QUERIES_PER_KEY, L, scale, scale_log2,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """dK and dV of a block of columns of one KV head."""
-    block = tl.program_id(0)
-    blocks = tl.num_programs(0)
+    """Store dK and dV of a block of columns of one source, for one KV head."""
+    blocks = tl.cdiv(N, BLOCK_N)
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -179,3 +184,31 @@ def interval_backward_columns(
     stored_at = ((batch * HK + key_head) * N + columns)[:, None] * D + offset_d[None, :]
     tl.store(DK + stored_at, (grad_k * scale).to(DK.dtype.element_ty), mask=stored)
     tl.store(DV + stored_at, grad_v.to(DV.dtype.element_ty), mask=stored)
+
+
+@triton.jit
+def interval_backward_columns(
+    Q, K, V, BOUNDS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn,
+    stride_vd, stride_bb, stride_bh, ROWS, stride_rb, stride_rh, N, DK, DV, K2, V2, BOUNDS2,
+    stride_k2b, stride_k2h, stride_k2n, stride_k2d, stride_v2b, stride_v2h, stride_v2n, stride_v2d,
+    stride_b2b, stride_b2h, ROWS2, stride_r2b, stride_r2h, N2, DK2, DV2, DO, LSE,
+    DELTA,  # ROWS (b, h, n, 4, blocks); DK, DV (B, Hk, N, D) contiguous
+    stride_qb, stride_qh, stride_qm, stride_qd, HK, QUERIES_PER_KEY, L, scale, scale_log2,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    FIRST: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+):
+    """dK and dV of both sources, in one launch: few cores, which many rows read, take long."""
+    block = tl.program_id(0)
+    blocks = tl.cdiv(N, BLOCK_N)
+    rest = (Q, DO, LSE, DELTA, stride_qb, stride_qh, stride_qm, stride_qd, HK, QUERIES_PER_KEY, L,
+            scale, scale_log2)
+    if block < blocks:
+        gradient_of_block(K, V, BOUNDS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb,
+                          stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, ROWS, stride_rb,
+                          stride_rh, N, DK, DV, block, *rest, D, BLOCK_D, BLOCK_M, BLOCK_N, FIRST,
+                          UPCAST)
+    elif FIRST < INTERVALS:
+        gradient_of_block(K2, V2, BOUNDS2, stride_k2b, stride_k2h, stride_k2n, stride_k2d,
+                          stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2h,
+                          ROWS2, stride_r2b, stride_r2h, N2, DK2, DV2, block - blocks, *rest, D,
+                          BLOCK_D, BLOCK_M, BLOCK_N, INTERVALS - FIRST, UPCAST)

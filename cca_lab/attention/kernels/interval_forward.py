@@ -93,14 +93,18 @@ def attend_columns(
 
 @triton.jit
 def interval_forward(
-    Q, K, V, BOUNDS, OUT,
-    LSE,  # (B, H, L, D), (B, Hk, N, D) x 2, (b, h, n, 2, L), (B, H, L, D), (B, H, L)
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
-    stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+    Q, K, V, BOUNDS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn,
+    stride_vd, stride_bb, stride_bh, K2, V2, BOUNDS2, stride_k2b, stride_k2h, stride_k2n,
+    stride_k2d, stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2h, OUT, LSE,
+    # (B, H, L, D); twice (B, Hk, N, D) x 2, (b, h, n, 2, L); (B, H, L, D), (B, H, L)
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_ob, stride_oh, stride_om, stride_od, H,
+    QUERIES_PER_KEY, L, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, FIRST: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """out = softmax(scale q K^T over the row's intervals) V, and the log of its normaliser."""
+    """out = softmax(scale q K^T over the row's intervals) V, and the log of its normaliser.
+
+    The first FIRST intervals are columns of K and V, the others of K2 and V2.
+    """
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows see most: they start first
     batch = (tl.program_id(1) // H).to(tl.int64)
     head = (tl.program_id(1) % H).to(tl.int64)
@@ -121,6 +125,12 @@ def interval_forward(
     row_sum = tl.zeros([BLOCK_M], dtype=tl.float32)
     row_max = tl.full([BLOCK_M], float("-inf"), dtype=tl.float32)
     for interval in tl.static_range(INTERVALS):
+        if interval == FIRST:  # this one and those after it are columns of the second source
+            K = K2 + batch * stride_k2b + head // QUERIES_PER_KEY * stride_k2h
+            V = V2 + batch * stride_v2b + head // QUERIES_PER_KEY * stride_v2h
+            BOUNDS = BOUNDS2 + batch * stride_b2b + head * stride_b2h - FIRST * 2 * L
+            stride_kn, stride_kd = stride_k2n, stride_k2d
+            stride_vn, stride_vd = stride_v2n, stride_v2d
         bounds = BOUNDS + interval * 2 * L
         low, inner_low, inner_high, high = span_of_rows(bounds, row_first, row_last, L)
         left_end, inner_end = split_phases(low, inner_low, inner_high, high, BLOCK_N)

@@ -29,10 +29,9 @@ MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
 HEAD_DIMS = (64, 128)
 # Allowed spills, in bytes of a thread, 0 elsewhere: the column kernel holds two accumulators and
 # four operands.
-SPILLS = {("interval_backward_columns", "sm_80", 64): 96,
-          ("interval_backward_columns", "sm_90", 128): 32,
-          ("interval_backward_columns", "sm_100", 128): 8,
-          ("interval_backward_rows", "sm_100", 128): 8}
+SPILLS = {("interval_backward_columns", "sm_80", 64): 136,
+          ("interval_backward_columns", "sm_90", 128): 40,
+          ("interval_backward_columns", "sm_100", 128): 152}
 
 
 @dataclass(frozen=True)
@@ -105,16 +104,15 @@ def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
 
 
 def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
-    """Launch every kernel once, with two intervals as CCA has, and grouped queries."""
+    """Launch every kernel once, with cores and raw tokens as CCA has, and grouped queries."""
     def tensor(heads: int, length: int) -> Tensor:
         return torch.zeros(1, heads, length, head_dim, dtype=dtype, requires_grad=True)
 
-    intervals = torch.zeros(1, 1, 1024, 2, 2, dtype=torch.int64)
-    q, k, v = tensor(8, 1024), tensor(2, 1088), tensor(2, 1088)
-    out, _ = interval.triton_attention(q, k, v, intervals, 0.125)
+    intervals = torch.zeros(1, 1, 1024, 1, 2, dtype=torch.int64)
+    q, k, v, cores = tensor(8, 1024), tensor(2, 1024), tensor(2, 1024), tensor(2, 64)
+    out, _ = interval.triton_attention(q, (cores, k), (cores, v), (intervals, intervals), 0.125)
     torch.autograd.grad(out.sum(), q)
     turn = (torch.zeros(1, 1024, head_dim), torch.zeros(1, 1024, head_dim))
-    q, k, v = tensor(8, 1024), tensor(2, 1024), tensor(2, 1024)
     core, _ = pooling.triton_pool_groups(q, k, v, 16, 64, 0.125, turn)
     torch.autograd.grad(core.sum(), q)
     with torch.no_grad():

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from cca_lab.mechanisms.base import Call
 from cca_lab.mechanisms.cca.groups import intervals
-from cca_lab.mechanisms.cca.mechanism import CCA, Grouped, in_columns
-from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.cca.mechanism import CCA, Grouped
+from cca_lab.mechanisms.columns import Columns, behind
 from cca_lab.mechanisms.indices import behind_sinks, core_count
 from cca_lab.mechanisms.tokens import attend_loops
 from cca_lab.settings import check_integers
@@ -79,18 +79,15 @@ class RandomTokens(Grouped):
         return attend_loops(q, k, v, seen, call.scale)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: C kept tokens, then all raw ones, with CCA-Attention's intervals.
-
-        Sinks stand before the kept tokens.
-        """
+        """Return one part: C kept tokens, then all raw ones, with CCA-Attention's intervals."""
         length, first = q.shape[2], self.sinks
         count = core_count(behind_sinks(length, first), self.group, self.window)
         kept = [first + token for token in kept_tokens(count, self.group, self.seed)]
-        keys, values = (in_columns(x, x[:, :, kept], first) for x in (k, v))
+        keys, values = (behind(x[:, :, kept], x) for x in (k, v))
 
         def pooling() -> Tensor:
             tokens = torch.eye(length, dtype=q.dtype, device=q.device)[None, None]
-            return in_columns(tokens, tokens[:, :, kept], first)
+            return torch.cat([tokens[:, :, kept], tokens], dim=2)
 
         visible = intervals(length, self.group, self.window, q.device, first)
         return [Columns(q, keys, values, visible, pooling)]

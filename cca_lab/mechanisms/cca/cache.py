@@ -29,7 +29,8 @@ from cca_lab.mechanisms.caching.state import (
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
 from cca_lab.mechanisms.cca.groups import chunk_intervals
-from cca_lab.mechanisms.cca.mechanism import Grouped, in_columns
+from cca_lab.mechanisms.cca.mechanism import Grouped
+from cca_lab.mechanisms.columns import behind
 from cca_lab.mechanisms.indices import CCAStep, behind_sinks, first_raw
 
 cca_step = lru_cache(maxsize=8)(indices.cca_step)  # the same in all layers of a model
@@ -111,16 +112,15 @@ class CCAState(Stored):
 
     def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
         """Attend to sinks, visible cores and the raw tokens after them, in one softmax."""
-        key, value = self.raw_key, self.raw_value
+        core_key, core_value = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
         if cores and stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
-            visible = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
-            return attend_row(query, [visible, (key, value)], scale=scale, backend=self.backend)
-        if cores:
-            heads = self.core_key.shape[1]  # H with one core per query head, else Hk
-            key, value = (in_columns(expand_heads(raw, heads), core[:, :, :cores], self.sinks)
-                          for raw, core in ((key, self.core_key), (value, self.core_value)))
+            return attend_row(query, [(core_key, core_value), (self.raw_key, self.raw_value)],
+                              scale=scale, backend=self.backend)
+        heads = core_key.shape[1]  # H with one core per query head, else Hk
         intervals = chunk_intervals(start, stop, self.group, self.window, self.sinks)
-        return interval_attention(query, key, value, intervals, scale=scale, backend=self.backend)
+        return interval_attention(query, behind(core_key, expand_heads(self.raw_key, heads)),
+                                  behind(core_value, expand_heads(self.raw_value, heads)),
+                                  intervals, scale=scale, backend=self.backend)
 
     def _evict(self, count: int) -> None:
         """Drop the raw tokens that no later row reads, those right behind the sinks."""

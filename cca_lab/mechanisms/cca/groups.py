@@ -35,7 +35,7 @@ def intervals(length: int, group: int, window: int, device: torch.device | str =
     Returns:
         int64 (1, 1, L, 2, 2): row i sees the half-open intervals [0, n(i)) and
         [C + g n(i), C + i + 1), where the first C = n(L-1) columns are cores and column C + t is
-        raw token t. With sinks (1, 1, L, 3, 2): the columns are [sinks ; cores ; raw tokens behind
+        raw token t. With sinks (1, 1, L, 3, 2): the columns are [cores ; sinks ; raw tokens behind
         them], see `indices.cca_sink_columns`. Calls with the same arguments return the same tensor:
         clone it before you write into it.
     """
@@ -52,7 +52,7 @@ def chunk_intervals(start: int, stop: int, group: int, window: int, sinks: int =
         int64 (1, 1, stop - start, 2, 2) on the CPU: row i sees [0, n(i)) and
         [C + g (n(i) - n(start)), C + i + 1 - g n(start)), where the first C = n(stop - 1) columns
         are cores and the raw tokens are kept from g n(start) on. With sinks three intervals, of
-        [sinks ; cores ; raw tokens behind them]. All layers share one tensor.
+        [cores ; sinks ; raw tokens behind them]. All layers share one tensor.
     """
     return _table(start, stop, group, window, "cpu", sinks)
 

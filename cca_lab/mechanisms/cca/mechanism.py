@@ -48,7 +48,7 @@ from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import at, rotate, unrotate
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.cca.groups import intervals
-from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.columns import Columns, behind
 from cca_lab.mechanisms.indices import behind_sinks, cca_entries, cca_is_full, core_count
 from cca_lab.settings import check_integers
 
@@ -177,10 +177,7 @@ class CCA(Grouped):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: C cores that some row sees, then raw tokens, (B, Hk or H, C + L, D).
-
-        Sinks stand before the cores.
-        """
+        """Return one part: C cores that some row sees, then the L raw tokens, where they lie."""
         length, heads = q.shape[2], q.shape[1]
         count = core_count(behind_sinks(length, self.sinks), self.group, self.window)
         rotation = call.rotation and at(call.rotation, slice(self.sinks, None))
@@ -191,28 +188,24 @@ class CCA(Grouped):
                                      weights=self.pooling, per_query_head=self.per_query_head,
                                      scale=call.scale, rotation=rotation, backend=backend)
         raw_k, raw_v = (expand_heads(x, heads) for x in (k, v)) if self.per_query_head else (k, v)
-        keys, values = (in_columns(raw, cores, self.sinks)
-                        for raw, cores in ((raw_k, core_k), (raw_v, core_v)))
         visible = intervals(length, self.group, self.window, q.device, self.sinks)
-        return [Columns(q, keys, values, visible, partial(self.pooling_weights, q, k, call.scale))]
+        return [Columns(q, behind(core_k, raw_k), behind(core_v, raw_v), visible,
+                        partial(self.pooling_weights, q, k, call.scale))]
 
     def pooling_weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens.
-
-        Sinks stand before the cores.
-        """
+        """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens."""
         length = q.shape[2]
-        behind = behind_sinks(length, self.sinks)
+        grouped = behind_sinks(length, self.sinks)
         queries, keys = (without_sinks(x, self.sinks) for x in (q, k))
         _, _, phi = pool_groups(
             queries, keys, keys, self.group, scale=scale, per_query_head=self.per_query_head,
             weights="mean" if self.pooling == "max" else self.pooling,
-            count=core_count(behind, self.group, self.window), return_phi=True, backend="torch")
+            count=core_count(grouped, self.group, self.window), return_phi=True, backend="torch")
         assert phi is not None  # only a maximum has no weights
-        pooled = pad(pooling_matrix(phi, behind), (length - behind, 0))  # no core holds a sink
+        pooled = pad(pooling_matrix(phi, grouped), (length - grouped, 0))  # no core holds a sink
         raw = torch.eye(length, dtype=phi.dtype,
                         device=phi.device).expand(*phi.shape[:2], length, length)
-        return in_columns(raw, pooled, self.sinks)
+        return torch.cat([pooled, raw], dim=2)
 
     def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
                   **keywords: Unpack[Keywords]) -> Tensor:
@@ -226,12 +219,6 @@ class CCA(Grouped):
 def without_sinks(x: Tensor, sinks: int) -> Tensor:
     """Return the tokens of x (B, H, L, D) behind the sinks, all of them if there are none."""
     return x[:, :, sinks:] if sinks else x
-
-
-def in_columns(raw: Tensor, pooled: Tensor, sinks: int) -> Tensor:
-    """Put what is pooled, (B, H, C, D), behind the sinks of raw tokens (B, H, L, D)."""
-    parts = [raw[:, :, :sinks], pooled, raw[:, :, sinks:]] if sinks else [pooled, raw]
-    return torch.cat(parts, dim=2)
 
 
 def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,

@@ -8,7 +8,8 @@ cores [0, n(b - 1)) and the raw tokens [g n(a), b). So three things happen, in t
     2. cores     each group is pooled where its last token is, whose query pools it (Eq. 2); the
                  halo holds the members that are elsewhere. The cores [0, n(b - 1)) that others
                  pooled arrive
-    3. attention over [cores ; raw tokens], with the intervals of `groups.chunk_intervals`
+    3. attention to the raw tokens while the cores travel, then to the cores; the two outputs are
+                 merged by their log-sum-exps. Backward does the same in the opposite order
 
 A process receives at most (L/g + s + g) keys and values a layer; ring attention passes on all L.
 Everything travels through `fetch`, so that gradients return the same way.
@@ -19,11 +20,9 @@ each). For L tokens in R contiguous pieces, of which it holds [a, b):
     CCA      a - g n(a)  raw tokens, and  min(floor(a / g), n(b - 1))  cores
     ring     L - (b - a): the keys and values of everybody pass by (Liu et al., "Ring Attention with
              Blockwise Transformers", 2023); gathering all keys and values first receives as many
-    Ulysses  queries, keys and values of H / R heads for all tokens, and the outputs back (Jacobs et
-             al., "DeepSpeed Ulysses", 2023); a KV head that R does not divide is sent several times
 
-Backward sends as much again for CCA and Ulysses. Ring attention passes on keys and values once
-more, and their gradients: twice as much again.
+Backward sends as much again for CCA. Ring attention passes on keys and values once more, and their
+gradients: twice as much again.
 """
 
 from dataclasses import dataclass
@@ -35,12 +34,13 @@ from torch.distributed import ProcessGroup
 
 from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.arguments import check_qkv, check_rotation, check_tensors, scale_of
-from cca_lab.attention.dense import expand_heads
+from cca_lab.attention.interval_attention import merge
+from cca_lab.attention.intervals import memoised, table_of
 from cca_lab.attention.parallel import Range, Ranges, Route, Shards, fetch, merged, place
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.cca.groups import chunk_intervals, pairs
+from cca_lab.mechanisms.cca.groups import pairs
 from cca_lab.mechanisms.indices import core_count, first_raw, pooled_groups
 from cca_lab.settings import check_integers
 
@@ -126,23 +126,41 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
     rank = _check(mechanism, q, k, v, shards, group)
     check_rotation(rotation, q)
     scale, plan = scale_of(scale, q.shape[-1]), _plan(shards, mechanism.group, mechanism.window)
+    own = shards.pieces[rank]
     both = torch.cat([k, v], dim=1)                                        # (B, 2 Hk, T, D)
-    tokens = fetch(both.movedim(2, 0), plan.halo, rank, group)             # (rows, B, 2 Hk, D)
+    tokens = fetch(both.movedim(2, 0), plan.halo, rank, group)()           # (rows, B, 2 Hk, D)
     tables = None
     if rotation is not None:
         both_tables = torch.stack([x if x.dim() == 3 else x[None] for x in rotation])
-        tables = fetch(both_tables.movedim(2, 0), plan.tables, rank, group)  # (T, 2, B or 1, D)
-    pooled = [_pool(mechanism, q, tokens, tables, plan, rank, piece, scale)
-              for piece in shards.pieces[rank]]
+        tables = fetch(both_tables.movedim(2, 0), plan.tables, rank, group)()  # (T, 2, B or 1, D)
+    pooled = [_pool(mechanism, q, tokens, tables, plan, rank, piece, scale) for piece in own]
     head_count = 2 * (q.shape[1] if mechanism.per_query_head else k.shape[1])
     nothing = both.movedim(2, 0)[:0].repeat_interleave(head_count // both.shape[1], dim=2)
-    # (cores, B, 2 Hk or 2 H, D)
-    cores = fetch(torch.cat([nothing, *pooled]), plan.cores, rank, group)
-    outputs = [_attend(mechanism, q, tokens, cores, plan, rank, piece, scale)
-               for piece in shards.pieces[rank]]
-    # without rows, the output still depends on what was fetched: all processes have to take part in
-    # backward
-    return torch.cat(outputs, dim=2) if outputs else q + 0 * (tokens.sum() + cores.sum())
+    # while the cores travel, the rows attend to the raw tokens
+    arriving = fetch(torch.cat([nothing, *pooled]), plan.cores, rank, group)
+
+    def attend(rows: Tensor, columns: Tensor, intervals: Tensor) -> tuple[Tensor, Tensor]:
+        return interval_attention(rows, *_keys_and_values(columns), intervals, scale=scale,
+                                  backend=mechanism.backend, return_lse=True)
+
+    sizes = mechanism.group, mechanism.window
+    empty, *queries = q.split([0, *(stop - start for start, stop in own)], dim=2)
+    near = [attend(rows, tokens[place(plan.halo.want[rank], plan.raw(piece))],
+                   raw_intervals(*piece, *sizes))
+            for rows, piece in zip(queries, own, strict=True)]
+    cores = arriving()                                                     # (cores, B, heads, D)
+    # a process whose rows read nothing of others still has to take part in backward
+    outputs = [empty + tokens[:0].sum() + cores[:0].sum()]
+    for (start, stop), rows, (out, lse) in zip(own, queries, near, strict=True):
+        first = min(max(start, sum(sizes) - 1), stop)  # the rows before it read no core
+        (alone, out), (_, lse), (_, rows) = (x.split([first - start, stop - first], dim=2)
+                                             for x in (out, lse, rows))
+        outputs.append(alone)
+        if first < stop:
+            far = attend(rows, cores[: plan.cores_read(stop - 1)],
+                         core_intervals(first, stop, *sizes))
+            outputs.append(merge(*zip((out, lse), far, strict=True))[0])
+    return torch.cat(outputs, dim=2)
 
 
 def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan: Plan, rank: int,
@@ -168,18 +186,19 @@ def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan
     return torch.cat([core_k, core_v], dim=1).movedim(2, 0)
 
 
-def _attend(mechanism: CCA, q: Tensor, tokens: Tensor, cores: Tensor, plan: Plan, rank: int,
-            piece: Range, scale: float) -> Tensor:
-    """Return the output of the rows of one piece, (B, H, rows, D)."""
-    queries = q[:, :, place(plan.shards.pieces[rank], piece)]
-    raw = _keys_and_values(tokens[place(plan.halo.want[rank], plan.raw(piece))])
-    if mechanism.per_query_head:
-        raw = expand_heads(raw[0], q.shape[1]), expand_heads(raw[1], q.shape[1])
-    core = _keys_and_values(cores[: plan.cores_read(piece[1] - 1)])
-    keys, values = (torch.cat(pair, dim=2) for pair in zip(core, raw, strict=True))
-    intervals = chunk_intervals(*piece, mechanism.group, mechanism.window)
-    return interval_attention(queries, keys, values, intervals, scale=scale,
-                              backend=mechanism.backend)
+@memoised
+def raw_intervals(start: int, stop: int, group: int, window: int) -> Tensor:
+    """Return the raw tokens [g n(i), i] of rows [start, stop), of those kept from g n(start) on."""
+    row, before = torch.arange(start, stop), first_raw(start, group, window)
+    return table_of(row, (group * core_count(row + 1, group, window) - before,
+                          row + 1 - before))[None, None]
+
+
+@memoised
+def core_intervals(start: int, stop: int, group: int, window: int) -> Tensor:
+    """Return the cores [0, n(i)) of rows [start, stop)."""
+    row = torch.arange(start, stop)
+    return table_of(row, (0, core_count(row + 1, group, window)))[None, None]
 
 
 def _keys_and_values(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -246,14 +265,6 @@ def entries_received(plan: Plan, rank: int) -> int:
 def ring_received(plan: Plan, rank: int) -> int:
     """Return how many entries a process receives with ring attention: those of all others."""
     return plan.shards.length - plan.shards.tokens(rank)
-
-
-def ulysses_bytes(length: int, ranks: int, shape: Shape) -> float:
-    """Return how many bytes a process receives with Ulysses: its heads' q, k, v, and outputs."""
-    # q and out; k and v: each process needs a KV head
-    per_token = 2 * shape.heads + 2 * max(shape.kv_heads, ranks)
-    return length * per_token / ranks * (ranks
-                                         - 1) / ranks * shape.batch * shape.head_dim * shape.number
 
 
 def pairs_of(plan: Plan, rank: int) -> int:

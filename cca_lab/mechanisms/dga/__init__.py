@@ -7,6 +7,7 @@ from cca_lab.mechanisms.dga.mechanism import (
            divide,
            group_weights,
            intervals,
+           kept_columns,
            pool,
            row_reads,
 )
@@ -21,5 +22,5 @@ from cca_lab.mechanisms.dga.selection import (
 from cca_lab.mechanisms.indices import decode_span
 
 __all__ = ["DGA", "FocalRule", "cache_tokens", "columns", "decode_span", "divide", "focal_loops",
-           "group_weights",
-           "highest", "importance", "importance_loops", "intervals", "pool", "row_reads", "select"]
+           "group_weights", "highest", "importance", "importance_loops", "intervals",
+           "kept_columns", "pool", "row_reads", "select"]

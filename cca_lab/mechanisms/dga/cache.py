@@ -19,13 +19,13 @@ from cca_lab.mechanisms.caching.state import (
     Draw,
     GrowingBuffers,
     Stored,
-    append,
     append_tables,
     attend_row,
     none_of,
 )
-from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, highest, importance
-from cca_lab.mechanisms.indices import decode_focal, decode_span, divided_tokens, fill
+from cca_lab.mechanisms.columns import behind
+from cca_lab.mechanisms.dga import DGA, cache_tokens, highest, importance, kept_columns
+from cca_lab.mechanisms.indices import decode_focal, decode_span, fill
 from cca_lab.settings import check_integers
 
 
@@ -98,14 +98,14 @@ class DGAState(Stored):
             self.raw_query = self.buffers.append("raw_query", self.raw_query, query)
         if rotation is not None:
             self.rotation = append_tables(self.rotation, rotation)
-        keys, values = self.raw_key, self.raw_value
-        if self.kept_key.shape[2] and query.shape[2] == 1:
-            return attend_row(query, [(self.kept_key, self.kept_value), (keys, values)],
+        kept = self.kept_key.shape[2]
+        if kept and query.shape[2] == 1:
+            return attend_row(query, [(self.kept_key, self.kept_value),
+                                      (self.raw_key, self.raw_value)],
                               scale=scale, backend=self.mechanism.backend)
-        if self.kept_key.shape[2]:
-            keys, values = append(self.kept_key, keys), append(self.kept_value, values)
-        visible = causal_intervals(query.shape[2], keys.shape[2])
-        return interval_attention(query, keys, values, visible, scale=scale,
+        visible = causal_intervals(query.shape[2], kept + self.raw_key.shape[2])
+        return interval_attention(query, behind(self.kept_key, self.raw_key),
+                                  behind(self.kept_value, self.raw_value), visible, scale=scale,
                                   backend=self.mechanism.backend)
 
     def _divide(self, last_query: Tensor, scale: float) -> None:
@@ -128,11 +128,10 @@ class DGAState(Stored):
     def _keep(self, query: Tensor, key: Tensor, value: Tensor, focal: Tensor, rule: DGA,
               scale: float, rotation: Rotation | None) -> None:
         """Append the focal tokens and the groups of a segment of text to the stored ones."""
-        keys, values = columns(query, key, value, focal, rule, scale, rotation,
-                               backend=rule.backend)
-        kept = divided_tokens(focal.shape[2], int(focal[0, 0].sum()), rule.group)
-        self.kept_key = self.buffers.append("kept_key", self.kept_key, keys[:, :, :kept])
-        self.kept_value = self.buffers.append("kept_value", self.kept_value, values[:, :, :kept])
+        keys, values = kept_columns(query, key, value, focal, rule, scale, rotation,
+                                    backend=rule.backend)
+        self.kept_key = self.buffers.append("kept_key", self.kept_key, keys)
+        self.kept_value = self.buffers.append("kept_value", self.kept_value, values)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after a prompt of `length` tokens."""

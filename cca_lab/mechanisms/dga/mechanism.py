@@ -45,9 +45,10 @@ from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.intervals import table_of
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.sources import Source
 from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT, Call, Mechanism
 from cca_lab.mechanisms.cca.mechanism import cores
-from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.columns import Columns, behind
 from cca_lab.mechanisms.dga.selection import FocalRule, check_selection, focal_loops, select
 from cca_lab.mechanisms.indices import (
     blocks_columns,
@@ -203,19 +204,32 @@ def divide(focal: Tensor, rule: FocalRule) -> tuple[Tensor, Tensor]:
     return order[..., :focal_tokens], order[..., focal_tokens:]
 
 
-def columns(q: Tensor, k: Tensor, v: Tensor, focal: Tensor, rule: FocalRule, scale: float | None,
-            rotation: Rotation | None, *, backend: str = "auto") -> tuple[Tensor, Tensor]:
-    """Put focal tokens (bool (B, Hk, L)) and pooled groups in front of the raw tokens.
+def kept_columns(q: Tensor, k: Tensor, v: Tensor, focal: Tensor, rule: FocalRule,
+                 scale: float | None, rotation: Rotation | None, *,
+                 backend: str = "auto") -> tuple[Tensor, Tensor]:
+    """Return keys and values of the focal tokens (bool (B, Hk, L)), then of the pooled groups.
 
-    Returns:
-        [focal ; pooled ; raw] keys and values, (B, Hk, F + K + R, D), R = K m for choose="prompt",
-        else L.
+    Each is (B, Hk, F + K, D); F and K may be 0.
     """
     kept, others = divide(focal, rule)
     pooled = pool(q, k, v, others, rule.group, scale, rotation, backend=backend)
-    raw = (take(x, others) if rule.choose == "prompt" else x for x in (k, v))
-    keys, values = (torch.cat([take(x, kept), *parts], dim=2)
-                    for x, *parts in zip((k, v), pooled, raw, strict=True))
+    keys, values = (torch.cat([take(x, kept), groups], dim=2)
+                    for x, groups in zip((k, v), pooled, strict=True))
+    return keys, values
+
+
+def columns(q: Tensor, k: Tensor, v: Tensor, focal: Tensor, rule: FocalRule, scale: float | None,
+            rotation: Rotation | None, *, backend: str = "auto") -> tuple[Source, Source]:
+    """Return keys and values of `kept_columns`, and of the raw tokens where they lie.
+
+    Raw are the K m grouped tokens for choose="prompt", else all L.
+    """
+    kept = kept_columns(q, k, v, focal, rule, scale, rotation, backend=backend)
+    if rule.choose == "prompt":
+        others = divide(focal, rule)[1]
+        k, v = take(k, others), take(v, others)
+    keys, values = (made if not raw.shape[2] else behind(made, raw)
+                    for made, raw in zip(kept, (k, v), strict=True))
     return keys, values
 
 

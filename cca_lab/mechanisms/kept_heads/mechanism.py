@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from cca_lab.attention.sources import whole
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens
 from cca_lab.mechanisms.cca.mechanism import CCA
@@ -192,13 +193,13 @@ class KeptHeads(Mechanism):
             rows, tensors = part.heads, (q[:, part.heads], k[:, part.kv_heads], v[:, part.kv_heads])
             for columns in part.mechanism.columns(*tensors, self._call_of(part, call)):
                 # a column belongs to a KV head, or to a query head
-                of_kv = columns.keys.shape[1] == len(part.kv_heads)
+                of_kv = columns.heads == len(part.kv_heads)
                 own, total = (part.kv_heads, kv_heads) if of_kv else (rows, heads)
                 mask = columns.mask()[:, :, columns.first_row:].expand(
                     len(q) if columns.visible.shape[0] > 1 else 1, len(rows), -1, -1)
                 sets.append(Columns(
-                    _spread(columns.q, rows, heads), _spread(columns.keys, own, total),
-                    _spread(columns.values, own, total), _spread(mask, rows, heads),
+                    _spread(columns.q, rows, heads), _spread(whole(columns.keys), own, total),
+                    _spread(whole(columns.values), own, total), _spread(mask, rows, heads),
                     _spread_pooling(columns, own, total), columns.first_row))
         return sets
 
@@ -277,7 +278,7 @@ def _spread_pooling(columns: Columns, heads: list[int], total: int) -> Callable[
     def pooling() -> Tensor:
         if columns.pooling is None:
             length = columns.first_row + columns.q.shape[2]
-            return torch.eye(columns.keys.shape[2], length, dtype=columns.q.dtype,
+            return torch.eye(columns.count, length, dtype=columns.q.dtype,
                              device=columns.q.device)[None, None]
         matrix = columns.pooling()
         return matrix if matrix.shape[1] == 1 else _spread(matrix, heads, total)

@@ -45,7 +45,7 @@ from torch import Tensor, nn
 
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
-from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.columns import Columns, behind
 from cca_lab.mechanisms.indices import lococo_entries, lococo_peak
 from cca_lab.mechanisms.lococo.memory import Compressor, memories, pooling, share_of
 from cca_lab.mechanisms.lococo.segments import Settings, compressions, intervals, segments
@@ -125,8 +125,9 @@ class LoCoCo(Settings, Mechanism):
         """
         length = q.shape[2]
         made = memories(q, k, v, self, call.scale, call.module)
-        keys = torch.cat([*(memory.keys for memory in made), k], dim=2)
-        values = torch.cat([*(memory.values for memory in made), v], dim=2)
+        keys, values = (behind(torch.cat([x[:, :, :0], *slots], dim=2), x)
+                        for x, slots in ((k, [memory.keys for memory in made]),
+                                         (v, [memory.values for memory in made])))
         return [Columns(q, keys, values, intervals(length, self, q.device),
                         partial(pooling, made, self, length, k, reach=reach))]
 

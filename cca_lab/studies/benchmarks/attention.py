@@ -40,7 +40,7 @@ from cca_lab.views.figures.costs import Point, roofline
 
 SHAPE: dict[str, Any] = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": "float32"}
 PASSES = ("forward", "forward+backward")
-GROUP_ROWS, UNIT = 16, 32  # runs.h: rows with the same columns; amx.h: rows, and columns, of a unit
+GROUP_ROWS, UNIT = 16, 32  # runs.h: rows with the same columns; bfloat16.h: rows of a unit
 FULL, PRODUCT, COPY = "full", "product", "copy"
 PRODUCT_SIZE, COPY_BYTES = 2048, 1 << 28
 
@@ -118,7 +118,7 @@ def usable_implementations(native: bool | None = None, dtype: str = "float32") -
 
     `native` False leaves it out, True requires it (ValueError if it is not there), None takes it.
     """
-    from cca_lab.attention.native import available, load, matrix_units
+    from cca_lab.attention.native import available, bfloat16_units, load
 
     if native is False or not (available() or native):
         return ["blocked"]
@@ -127,10 +127,10 @@ def usable_implementations(native: bool | None = None, dtype: str = "float32") -
             "native: got --native, but the operator cannot be built here; install a C++ compiler "
             "(`cca-lab doctor` says what is missing), or measure with --no-native")
     load()
-    if dtype == "bfloat16" and not matrix_units():
+    if dtype == "bfloat16" and not bfloat16_units():
         if native:
             raise ValueError(
-                "native: got --native in bfloat16, which needs a processor with AMX; measure with "
+                "native: got --native in bfloat16, which needs AVX512-BF16; measure with "
                 "--no-native")
         return ["blocked"]
     return ["blocked", "native"]

@@ -172,7 +172,7 @@ SINK_ROW = *names("cca_sink_columns", "behind_sinks"), *ROW
 
 
 @theorem("CCA behind sinks", *SINK_ROW,
-         by_hand="the columns [sinks ; cores ; raw tokens behind the sinks] of a text or a chunk; "
+         by_hand="the columns [cores ; sinks ; raw tokens behind the sinks] of a text or a chunk; "
                  "that a cache behind its sinks is that of a text without any, as "
                  "`CCAState.step` calls `cca_step`")
 def cca_behind_sinks(start, stop, g, s, S, i, t):
@@ -182,14 +182,15 @@ def cca_behind_sinks(start, stop, g, s, S, i, t):
     """
     positive(g, s)
     assume(S >= 0, 0 <= start, start <= i, i < stop, 0 <= t, t < stop)
-    sinks, cores, raw = indices.cca_sink_columns(i, start, stop, g, s, S)
+    cores, sinks, raw = indices.cca_sink_columns(i, start, stop, g, s, S)
     last = number(indices.behind_sinks(stop, S))
     held, first = stop - last, indices.first_raw(indices.behind_sinks(start, S), g, s)
-    behind = held + indices.core_count(last, g, s) - first  # the column of token S, dropped or not
-    return {"sinks": (t < S).implies(within(t, sinks).iff(t <= i)),
-            "no other token is a sink": (t >= S).implies(~within(t, sinks)),
-            **read_once(t <= i, [within(t, sinks),
-                                 (t >= S) & within(held + (t - S) // g, cores),
+    count = indices.core_count(last, g, s)
+    behind = held + count - first  # the column of token S, dropped or not
+    return {"sinks": (t < S).implies(within(count + t, sinks).iff(t <= i)),
+            "no other token is a sink": (t >= S).implies(~within(count + t, sinks)),
+            **read_once(t <= i, [within(count + t, sinks),
+                                 (t >= S) & within((t - S) // g, cores),
                                  (t >= S) & within(behind + t - S, raw)])}
 
 

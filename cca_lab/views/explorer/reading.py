@@ -191,7 +191,7 @@ class Reading:
 def _pooling_of(columns: Columns, length: int, heads: int, head: int) -> Tensor:
     """Return the rows of P of one part and one query head, (C, L)."""
     if columns.pooling is None:
-        return torch.eye(columns.keys.shape[2], length, dtype=torch.float64)
+        return torch.eye(columns.count, length, dtype=torch.float64)
     pooling = columns.pooling()
     shared = pooling.shape[1] == 1
     return (pooling[0, 0] if shared else expand_heads(pooling, heads)[0, head]).double()
@@ -204,7 +204,7 @@ def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) 
     otherwise.
     """
     near, *far = column_sets
-    length, count = near.q.shape[2], near.keys.shape[2]
+    length, count = near.q.shape[2], near.count
     if isinstance(mechanism, KeptHeads):  # of one layer; the tokens of its kept heads come first
         kept = ["raw"] * count if mechanism.kept[0] else []
         others = far if kept else column_sets
@@ -217,12 +217,12 @@ def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) 
         names = _divided(mechanism, selection, count)
     elif mechanism.name in BEFORE_RAW:
         sinks = min(mechanism.sinks, length) if isinstance(mechanism, Grouped) else 0
-        names = ["sink"] * sinks + [BEFORE_RAW[mechanism.name]] * (count - length)
-        names += ["raw"] * (length - sinks)
+        names = [BEFORE_RAW[mechanism.name]] * (count - length)
+        names += ["sink"] * sinks + ["raw"] * (length - sinks)
     else:
         several = ((near.pooling() != 0).sum(-1) > 1).flatten(0, 1).any(0)
         names = ["core" if pooled else "raw" for pooled in several.tolist()]
-    return names + ["sink"] * sum(columns.keys.shape[2] for columns in far)
+    return names + ["sink"] * sum(columns.count for columns in far)
 
 
 def _divided(mechanism: DGA, focal: Tensor, count: int) -> list[str]:

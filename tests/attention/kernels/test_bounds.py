@@ -31,7 +31,7 @@ def interval_attention() -> None:
     """Forward and both backward kernels: tables, edges, padded head dims, strides, heads."""
     for length, head_dim in ((1, 16), (17, 20), (50, 16)):
         check_interval_attention(*test_interval.cca_case(length, 3, 7, head_dim=head_dim), 0.3)
-    check_interval_attention(*test_interval.cca_case(21, 4, 6, batch=2, heads=4, key_heads=2), 0.25)
+    check_interval_attention(*test_interval.grouped_sources(), 0.25)
     # the last columns in a block that all rows see
     everything = torch.tensor([[0, 32]]).expand(1, 1, 16, 1, 2)
     check_interval_attention(*test_interval.inputs(16, 32, head_dim=20), everything, 0.3)

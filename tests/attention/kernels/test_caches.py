@@ -59,7 +59,7 @@ def test_decoding_through_the_kernel_equals_dense(monkeypatch, name, options):
     assert len(launches) >= LENGTH - PROMPT
     # those attend to sinks at other positions, apart
     if "positions" not in options and name != "lm_infinite":
-        assert all(len(spans) == 1 for spans in launches), "a cache in order is one launch"
+        assert all(len(*spans) == 1 for spans in launches), "a cache in order is one launch"
 
 
 @pytest.mark.parametrize("mutant", [mutants.tail_counted_twice, mutants.future_visible],

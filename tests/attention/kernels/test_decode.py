@@ -5,6 +5,7 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import decode
+from cca_lab.attention.sources import split_intervals
 from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 
@@ -54,28 +55,31 @@ TABLES = {
 }
 
 
-def check_table(spans, rows=1):
-    """The primitive by name, for one row of several intervals, against the dense rung."""
+def check_table(spans, sources=(70,)):
+    """One row of several intervals of one or two sources, against the dense rung."""
     generator = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(2, n, length, 16, generator=generator)
-               for n, length in ((4, rows), (2, 70), (2, 70)))
-    table = torch.tensor(spans).expand(1, 1, rows, -1, -1)
+               for n, length in ((4, 1), (2, 70), (2, 70)))
+    table = torch.tensor(spans).expand(1, 1, 1, -1, -1)
     with bench.guarded_outputs():
-        got = interval_attention(*map(bench.guarded, (q, k, v)), table, backend="triton",
-                                 return_lse=True)
-    wanted = interval_attention(q.double(), k.double(), v.double(), table, backend="dense",
-                                return_lse=True)
+        got = decode.triton_decode(
+            bench.guarded(q), *([bench.guarded(part) for part in x.split(sources, dim=2)]
+                                for x in (k, v)), 0.25,
+            spans=decode.spans_of(split_intervals(table, sources)))
+    wanted = interval_attention(q.double(), k.double(), v.double(), table, scale=0.25,
+                                backend="dense", return_lse=True)
     for name, a, b in zip(("out", "lse"), got, wanted, strict=True):
         bench.assert_close(a, b, name, torch.float32)
 
 
+@pytest.mark.parametrize("sources", [(70,), (13, 57)], ids=str)
 @pytest.mark.parametrize("spans", TABLES.values(), ids=TABLES)
-def test_one_row_of_any_intervals(spans):
-    check_table(spans)
+def test_one_row_of_any_intervals(spans, sources):
+    check_table(spans, sources)
 
 
 def test_touching_intervals_are_one_launch():
-    assert decode.spans_of(torch.tensor([[[[[0, 13], [20, 20], [13, 70]]]]])) == [(0, 70)]
+    assert decode.spans_of(torch.tensor([[[[[0, 13], [20, 20], [13, 70]]]]])) == [[(0, 70)]]
 
 
 def test_who_is_served(monkeypatch):
@@ -90,6 +94,7 @@ def test_who_is_served(monkeypatch):
         interval_attention(q, k.clone().requires_grad_(), k, table, backend="triton")
     assert len(calls) == 2
     assert decode.decodes(q, k, k, table)
+    assert decode.decodes(q, [k, k], [k, k], [table, table])
     assert not decode.decodes(q, k, k, table.expand(1, 2, 1, 1, 2))
     assert not decode.decodes(q.expand(1, 2, 2, 16), k, k, table)
     assert not decode.decodes(q.clone().requires_grad_(), k, k, table)

@@ -1,11 +1,14 @@
 """Interval attention's kernels against dense float64: shapes, strides, dtypes, mutants."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import interval
 from cca_lab.attention.kernels.configs import Blocks, blocks_for
+from cca_lab.attention.sources import halves, split_intervals
 from cca_lab.mechanisms import Full
 from cca_lab.mechanisms.cca import groups
 from tests.attention.kernels import bench
@@ -28,10 +31,35 @@ def cca_case(length, group, window, **sizes):
     return *inputs(length, columns, **sizes), groups.intervals(length, group, window)
 
 
+def two_sources(tables, columns=(9, 30), layouts=("contiguous", "contiguous"), **sizes):
+    """Queries, keys and values of two sources, and what the rows see of each."""
+    both = [inputs(tables[0].shape[2], count, layout=layout, seed=index, **sizes)
+            for index, (count, layout) in enumerate(zip(columns, layouts, strict=True))]
+    _, keys, values = zip(*both, strict=True)
+    return both[0][0], keys, values, tables
+
+
+def random_sources(rows, columns, counts, batch=1, heads=2):
+    """Intervals of the first source that serve all heads, and of the second, some for each."""
+    generator = torch.Generator().manual_seed(0)
+    return (random_table(rows, columns[0], counts[0], generator)[None, None],
+            torch.stack([random_table(rows, columns[1], counts[1], generator)
+                         for _ in range(batch * heads)]).unflatten(0, (batch, heads)))
+
+
+def grouped_sources(layouts=("contiguous", "contiguous")):
+    """Two sources for two texts and two query heads of each of two KV heads."""
+    return two_sources(random_sources(17, (9, 30), (1, 2), 2, 4), layouts=layouts, batch=2, heads=4,
+                       key_heads=2, head_dim=20)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 50])
 def test_cca_of_every_length_and_dtype(length, dtype):
-    bench.check_interval_attention(*cca_case(length, 3, 7, dtype=dtype), 0.3)
+    """Cores and raw tokens where they lie: with sinks, two of three intervals are of raw tokens."""
+    columns = groups.core_count(max(length - 2, 0), 3, 7), length
+    tables = split_intervals(groups.intervals(length, 3, 7, sinks=2), columns)
+    bench.check_interval_attention(*two_sources(tables, columns, dtype=dtype), 0.3)
 
 
 @pytest.mark.parametrize("head_dim", [16, 20, 32, 64, 80, 128])
@@ -42,16 +70,10 @@ def test_head_dims_that_are_no_powers_of_two_are_padded(head_dim):
 @pytest.mark.parametrize("blocks", [Blocks(16, 32, 4, 1), Blocks(32, 16, 4, 1),
                                     Blocks(64, 64, 4, 1)], ids=str)
 def test_any_blocks_give_the_same(blocks):
-    bench.check_interval_attention(*cca_case(70, 4, 24, batch=2, heads=4, key_heads=2), 0.25,
-                                   blocks)
+    bench.check_interval_attention(*cca_case(70, 4, 24), 0.25, blocks)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_strides(layout):
-    bench.check_interval_attention(*cca_case(21, 4, 6, batch=2, key_heads=2, layout=layout), 0.25)
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_any_intervals_that_never_move_back(count, seed):
     """Ragged random tables, one a batch row and head, with empty intervals among them."""
@@ -60,6 +82,35 @@ def test_any_intervals_that_never_move_back(count, seed):
     tables = torch.stack([random_table(rows, columns, count,
                                        generator) for _ in range(4)]).unflatten(0, (2, 2))
     bench.check_interval_attention(*inputs(rows, columns, batch=2, seed=seed), tables, -0.4)
+
+
+@pytest.mark.parametrize("counts", [(1, 3), (3, 1)], ids=str)
+@pytest.mark.parametrize(("rows", "columns"), [(37, (9, 30)), (18, (50, 1)), (1, (1, 40))], ids=str)
+def test_any_intervals_of_two_sources(rows, columns, counts):
+    tables = random_sources(rows, columns, counts)
+    bench.check_interval_attention(*two_sources(tables, columns), -0.4)
+
+
+@pytest.mark.parametrize("layouts", [*pairwise(LAYOUTS), (LAYOUTS[-1], LAYOUTS[0])], ids=str)
+def test_any_strides_in_each_source(layouts):
+    bench.check_interval_attention(*grouped_sources(layouts), 0.25)
+
+
+@pytest.mark.parametrize("unseen", [0, 1])
+def test_a_source_that_no_row_sees_has_no_gradient(unseen):
+    """And it changes no bit of the output."""
+    q, keys, values, tables = grouped_sources()
+    tables = [torch.full_like(x, 4) if index == unseen else x for index, x in enumerate(tables)]
+    leaves = [x.to(bench.DEVICE).requires_grad_() for x in (q, *keys, *values)]
+    keys, values = halves(leaves[1:])
+    blocks = {"forward": bench.SMALL, "backward": bench.SMALL}
+    out, _ = interval.triton_attention(leaves[0], keys, values, tables, 0.3, **blocks)
+    _, *grads = torch.autograd.grad(out.square().sum(), leaves)
+    of_keys, of_values = halves(grads)
+    assert not of_keys[unseen].any() and not of_values[unseen].any()
+    assert of_keys[1 - unseen].any() and of_values[1 - unseen].any()
+    seen = (x[1 - unseen] for x in (keys, values, tables))
+    assert torch.equal(out, interval.triton_attention(leaves[0], *seen, 0.3, **blocks)[0])
 
 
 def test_large_logits_stay_finite():
@@ -122,6 +173,13 @@ def test_mutants_are_caught(monkeypatch, mutant):
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         bench.check_interval_attention(*cca_case(50, 3, 7, heads=4, key_heads=2), 0.3)
+
+
+@pytest.mark.parametrize("mutant", mutants.SOURCES, ids=lambda mutant: mutant.__name__)
+def test_mutants_of_two_sources_are_caught(monkeypatch, mutant):
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        bench.check_interval_attention(*grouped_sources(), 0.3)
 
 
 def test_rows_of_columns_equals_brute_force():

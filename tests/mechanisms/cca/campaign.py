@@ -1,5 +1,6 @@
 """What every process of a test computes: many texts, in parts and as a whole."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
@@ -68,21 +69,27 @@ def whole(case):
     return out.detach(), *(x.grad for x in inputs)
 
 
+@contextmanager
+def received_bytes():
+    """Count what a process receives within the context, forward: a list of bytes."""
+    received, send = [], parallel.all_to_all
+
+    def counted(sent, incoming, outgoing, group):
+        assert incoming[group.rank()] == outgoing[group.rank()] == 0  # what it has does not travel
+        received.append(sum(incoming) * sent.shape[1:].numel() * sent.element_size())
+        return send(sent, incoming, outgoing, group)
+
+    with patch.object(parallel, "all_to_all", counted):
+        yield received
+
+
 def errors(group, case):
     """Return the largest differences of output and gradients, and the bytes received."""
     (q, k, v, loss), tables = text(case)
     shards, rank = Shards(case.length, group.size(), case.balance), group.rank()
     inputs = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]
     own = tables and tuple(shards.piece(table, rank, 0) for table in tables)
-    received, send = [], parallel.all_to_all
-
-    def counted(sent, incoming, outgoing, processes):
-        arrived = send(sent, incoming, outgoing, processes)
-        assert incoming[rank] == outgoing[rank] == 0  # what a process has does not travel
-        received.append(arrived.numel() * arrived.element_size())
-        return arrived
-
-    with patch.object(parallel, "all_to_all", counted):
+    with received_bytes() as received:
         out = context_parallel_cca(case.mechanism(), *inputs, shards, group, rotation=own)
     (out * shards.piece(loss, rank, 2)).sum().backward()
     found = [out.detach(), *(x.grad for x in inputs)]

@@ -30,7 +30,7 @@ def test_intervals_read_each_past_token_once(length, group, window, sinks):
     token = torch.arange(length)
     held_by_core = ((token >= first) & ((token - first) // group == torch.arange(count)[:, None]))
     raw = torch.eye(length, dtype=torch.long)
-    held = torch.cat([raw[:first], held_by_core.long(), raw[first:]])               # (C + L, L)
+    held = torch.cat([held_by_core.long(), raw])                                    # (C + L, L)
     column = torch.arange(count + length)
     table = groups.intervals(length, group, window, sinks=sinks)
     starts, ends = table[0, 0].unbind(-1)                                  # (L, 2 or 3) each
@@ -38,7 +38,7 @@ def test_intervals_read_each_past_token_once(length, group, window, sinks):
     visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)  # (L, C + L)
     past = (token <= token[:, None]).long()
     assert torch.equal(visible @ held, past)
-    singly = torch.cat([visible[:, :first], visible[:, first + count:]], dim=1)     # (L, L)
+    singly = visible[:, count:]                                                     # (L, L)
     assert torch.equal((singly * past).sum(1), singly.sum(1))
     kept = (token > token[:, None] - window) | (token < first)
     assert singly[kept & past.bool()].all()
@@ -80,10 +80,12 @@ def test_the_published_sizes():
 def test_behind_sinks_is_a_text_of_its_own(length, group, window, sinks):
     """Rows i >= S see of the columns behind the sinks what plain CCA's row i - S sees."""
     table = groups.intervals(length, group, window, sinks=sinks)[0, 0]
-    assert table[:, 0].tolist() == [[0, min(i + 1, sinks)] for i in range(length)]
+    count = groups.core_count(max(0, length - sinks), group, window)
+    assert table[:, 1].tolist() == [[count, count + min(i + 1, sinks)] for i in range(length)]
     if length > sinks:
         plain = groups.intervals(length - sinks, group, window)[0, 0]
-        assert torch.equal(table[sinks:, 1:] - sinks, plain)
+        assert torch.equal(table[sinks:, 0], plain[:, 0])
+        assert torch.equal(table[sinks:, 2] - sinks, plain[:, 1])
     mechanism = CCA(group=group, window=window, sinks=sinks)
     behind = max(0, length - sinks)
     assert mechanism.cache_entries(length) == min(sinks, length) + groups.cache_tokens(

@@ -1,17 +1,24 @@
 """Context-parallel CCA equals CCA in one process, in exactly the bytes of the closed form."""
 
+from types import SimpleNamespace
+from unittest.mock import patch
+
 import pytest
 import torch
+import torch.distributed as dist
 
-from cca_lab.attention.parallel import Shards, run_in_processes, size
+from cca_lab.attention.parallel import Route, Shards, run_in_processes, size
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.cca.parallel import Plan, context_parallel_cca
+from cca_lab.mechanisms.cca import parallel as cca
+from cca_lab.mechanisms.cca.parallel import Plan, Shape, context_parallel_cca, pairs_of
 from cca_lab.mechanisms.indices import core_count, first_raw
-from tests.mechanisms.cca.campaign import CASES, campaigns
-from tests.mutants.parallel import MUTANTS
+from cca_lab.studies.benchmarks import wire
+from tests.mechanisms.cca.campaign import CASES, campaigns, errors, received_bytes
+from tests.mutants.parallel import MUTANTS, mutated, unfinished
 
 # Sums run in another order: about L rounding errors of the largest term, which is a few units.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5}
+SMALL, LONG = Shape(heads=1, kv_heads=1, head_dim=2, number=4), Shards(2500, 2, "zigzag")
 MUTATED = [case for case in CASES if case.length in (37, 64, 97)]
 
 
@@ -39,6 +46,74 @@ def test_processes_attend_as_one(ranks):
         assert worst > 1e-3, f"{mutant}: {worst}"
         outputs = max(gaps[0] for found in results for gaps, _ in found[mutant])
         assert (outputs < 1e-12) == (mutant == "no_way_back")  # only gradients show it
+
+
+def order(group):
+    """Return what happened in which order, right and with each mutant, and errors over a link."""
+    torch.use_deterministic_algorithms(True)  # memory holds no numbers until they arrive
+    events, begin, attend = {}, dist.all_to_all_single, cca.interval_attention
+    for mutant in ("", "waits_at_once"):
+        log = events[mutant] = []
+
+        def begins(*args, log=log, **options):
+            log.append("begins")
+            work = begin(*args, **options)
+            return SimpleNamespace(wait=lambda: (log.append("ends"), work.wait()))
+
+        def attends(q, k, *args, log=log, **options):
+            log.append("attends")
+            k.register_hook(lambda _: log.append("attends"))
+            return attend(q, k, *args, **options)
+
+        with (mutated(mutant), patch.object(dist, "all_to_all_single", begins),
+              patch.object(cca, "interval_attention", attends)):
+            errors(group, MUTATED[0])
+    link = wire.Link(group, 1e5)
+    for mutant in ("", "never_waits"):
+        with mutated(mutant):
+            events[f"error {mutant}"] = errors(link, MUTATED[0])[0]
+    for work, _ in unfinished:
+        work.wait()
+    x = torch.zeros(1, 1, LONG.tokens(group.rank()), SMALL.head_dim)
+    with received_bytes() as received:
+        context_parallel_cca(CCA(group=wire.GROUP, window=wire.WINDOW), x, x, x, LONG, group)
+    return events | {"received": sum(received)}
+
+
+@pytest.fixture(scope="module")
+def ordered():
+    return run_in_processes(2, order)
+
+
+def test_rows_attend_to_raw_tokens_while_cores_travel(ordered):
+    """Forward and backward; one mutant waits before it attends, another does not wait at all."""
+    halo = ["begins", "ends"]
+    for found in ordered:
+        overlapped = ["begins", "attends", "ends"]
+        assert found[""] == [*halo, *overlapped, "attends", "attends", *overlapped, *halo]
+        assert found["waits_at_once"] != found[""]
+        assert max(found["error "]) < 1e-12
+        assert any(not gap < 1e-3 for gap in found["error never_waits"])  # or not a number
+
+
+def test_the_plan_counts_what_the_code_sends(ordered):
+    """Two mutants, of own rows that travel and of a halo forgotten, plan other bytes."""
+    sent = max(found["received"] for found in ordered)
+    operations = 4 * SMALL.head_dim  # of a pair
+
+    def planned(link):
+        return wire.plan(LONG.length, (2, ), link, {"cca": operations, "full": 1}, SMALL)[0]
+
+    row = planned(1e-6)  # a byte a second
+    assert row["bytes"] == row["exchange"] == sent
+    raw = [sum(i + 1 - first_raw(i, wire.GROUP, wire.WINDOW) for start, stop in pieces
+               for i in range(start, stop)) for pieces in LONG.pieces]
+    # of an endless exchange, as many seconds are hidden as there are pairs of raw tokens
+    assert planned(1e-30)["hidden"] == pytest.approx(max(raw), rel=1e-3)
+    with patch.object(Route, "received", lambda route, rank: size(route.want[rank])):
+        assert planned(1e-6)["bytes"] != sent
+    with patch.object(wire, "entries_received", lambda plan, rank: plan.cores.received(rank)):
+        assert planned(1e-6)["bytes"] != sent
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 64])
@@ -70,8 +145,6 @@ def test_each_core_is_pooled_once_and_each_token_held_once(balance):
 
 
 def test_zigzag_evens_the_pairs():
-    from cca_lab.mechanisms.cca.parallel import pairs_of
-
     spread = {}
     for balance in ("contiguous", "zigzag"):
         plan = Plan(Shards(2**16, 8, balance), 16, 1024)
@@ -82,8 +155,6 @@ def test_zigzag_evens_the_pairs():
 
 def test_pairs_of_processes_add_up():
     from cca_lab.mechanisms.cca.groups import pairs
-    from cca_lab.mechanisms.cca.parallel import pairs_of
-
     for balance in ("contiguous", "zigzag"):
         for ranks in (1, 3, 8):
             plan = Plan(Shards(211, ranks, balance), 7, 12)

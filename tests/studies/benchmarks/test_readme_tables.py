@@ -3,7 +3,7 @@
 import pytest
 
 from cca_lab.studies import tables as readme
-from cca_lab.studies.benchmarks import attention, decode, model
+from cca_lab.studies.benchmarks import attention, decode, model, peers
 
 
 @pytest.fixture
@@ -48,3 +48,16 @@ def test_model(results):
         len(row) == len(header) == 6 for row in rows)
     assert rows[1][1] == f"{1e3 * found['writing'][1]['first_seconds']:.0f}"
     assert rows[1][-1] == f"{found['training'][1]['tokens_a_second']:.0f}"
+
+
+def test_peers(results, monkeypatch):
+    """A form that was not measured has dashes, and its reason stands below the table."""
+    monkeypatch.setattr(peers, "FORMS", (peers.FORMS[0], peers.FORMS[4]))
+    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    found = peers.Peers(length=(64, 128), dtype=("float32",), rounds=1,
+                        out=results / "peers-cpu.json").run()
+    text = readme.peers()
+    header, _, full, masked = cells(text)
+    assert len(header) == len(full) == 3 + 2 * 3 and masked[3:] == ["-"] * 6
+    assert full[4] == f"{found['rows'][0]['rate'] / 1e9:.0f}" and full[5] == "1.00"
+    assert "at 64, 128 tokens: float32, openvino" in text and "not installed" in text

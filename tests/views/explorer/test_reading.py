@@ -108,12 +108,12 @@ def test_the_check_catches(mutant, name, options):
 @pytest.mark.parametrize(("name", "options", "wanted"), [
     ("full", {}, ["raw"] * 11),
     ("cca", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
-    ("cca", {"group": 3, "window": 4, "sinks": 2}, ["sink"] * 2 + ["core"] + ["raw"] * 9),
+    ("cca", {"group": 3, "window": 4, "sinks": 2}, ["core"] + ["sink"] * 2 + ["raw"] * 9),
     ("cca", {"sinks": 20}, ["sink"] * 11),
     ("mean_pooling", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
     ("random_tokens", {"group": 3, "window": 4}, ["kept"] * 2 + ["raw"] * 11),
     ("random_tokens", {"group": 3, "window": 4, "sinks": 1},
-     ["sink"] + ["kept"] * 2 + ["raw"] * 10),
+     ["kept"] * 2 + ["sink"] + ["raw"] * 10),
     ("dga", {"group": 3, "gamma": 0.2}, ["focal"] * 2 + ["group"] * 3 + ["raw"] * 9),
     ("dga", {"group": 2, "gamma": 0.25, "choose": "blocks", "block": 4},
      ["focal"] * 4 + ["group"] * 2 + ["raw"] * 11),
@@ -125,7 +125,7 @@ def test_the_check_catches(mutant, name, options):
     ("kept_heads", {"kept": [[0]], "others": {"name": "cca", "group": 3, "window": 4}},
      ["raw"] * 11 + ["core"] * 2 + ["raw"] * 11),
     ("kept_heads", {"kept": [[]], "others": {"name": "cca", "group": 3, "window": 4, "sinks": 2}},
-     ["sink"] * 2 + ["core"] + ["raw"] * 9),
+     ["core"] + ["sink"] * 2 + ["raw"] * 9),
     ("kept_heads", {"kept": [[1]], "others": {"name": "streaming_llm", "sinks": 2, "recent": 3}},
      ["raw"] * 11 + ["sink"] * 2 + ["raw"] * 9),
     ("kept_heads", {"kept": [[0, 1]]}, ["raw"] * 11)])

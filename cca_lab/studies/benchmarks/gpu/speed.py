@@ -6,8 +6,8 @@ The contenders, on the same q, k, v, in rounds of rotating order:
     sdpa            the same with the backend that PyTorch chooses
     full, kernel    the same on the lab's kernel
     CCA             from q, k, v to the output, pooling included
-    CCA, kernel     the attention alone, over columns prepared before
-    CCA, flex       the same by FlexAttention, compiled
+    CCA, kernel     the attention alone, over cores pooled before
+    CCA, flex       the same by FlexAttention, compiled, over cores and raw tokens in one tensor
     pooling         the pooling alone
 
 A rate is useful operations per second (see `benchmarks.timing`), for the targets over flash's.
@@ -25,6 +25,7 @@ from torch._functorch import config as functorch_config
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cca_lab.attention import causal_intervals, pool_groups
+from cca_lab.attention.sources import halves, split_intervals
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.indices import core_count
@@ -51,7 +52,7 @@ from cca_lab.studies.benchmarks.timing import (
 FLASH = "flash"
 DTYPE = torch.bfloat16
 
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor | tuple[Tensor, ...]]
+Attend = Callable[..., Tensor | tuple[Tensor, ...]]
 # A call, its inputs, the pairs of a head, and CCA's setting.
 Contender = tuple[Attend, tuple[Tensor, ...], int, Setting | None]
 
@@ -146,7 +147,7 @@ def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], di
         add(f"CCA, s = {window}", lambda: (
             CCA(group=group, window=window, backend="triton").attention, (q, k, v), pairs, setting))
         add(f"CCA, kernel, s = {window}", lambda: (
-            kernel(table, scale), columns(q, k, v, group, window), pairs, setting))
+            kernel(table, scale), sources(q, k, v, group, window), pairs, setting))
         if setting != sizes.settings[0]:
             return
         add("pooling", lambda: (partial(pool_groups, group=group, backend="triton"), (q, k, v), 0,
@@ -155,7 +156,7 @@ def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], di
             add("CCA, flex", lambda: (
                 flex_call(table, core_count(length, group, window) + length, group, window,
                           device(), compiled=sizes.name == "real"),
-                columns(q, k, v, group, window), pairs, setting))
+                joined(*sources(q, k, v, group, window)), pairs, setting))
 
     for setting in sizes.settings:
         add_setting(setting)
@@ -173,16 +174,27 @@ def kernel(intervals: Tensor, scale: float) -> Attend:
     from cca_lab.attention.kernels.interval import triton_attention
 
     on_device = intervals.to(device())
-    return lambda q, k, v: triton_attention(q, k, v, on_device, scale)[0]
+
+    def attend(q: Tensor, *columns: Tensor) -> Tensor:
+        keys, values = halves(columns)
+        tables = split_intervals(on_device, [x.shape[2] for x in keys])
+        return triton_attention(q, keys, values, tables, scale)[0]
+
+    return attend
 
 
-def columns(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> tuple[Tensor, ...]:
-    """Return q and the columns [cores ; raw tokens] (k and v) as leaf tensors."""
+def sources(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> tuple[Tensor, ...]:
+    """Return q, the keys of cores and of raw tokens, and so the values, as leaf tensors."""
     count = core_count(q.shape[2], group, window)
     with torch.no_grad():
         cores = pool_groups(q, k, v, group, count=count) if count else (k[:, :, :0], v[:, :, :0])
-        joined = (torch.cat([core, raw], dim=2) for core, raw in zip(cores, (k, v), strict=True))
-    return q, *(x.requires_grad_() for x in joined)
+    return q, *(x.detach().requires_grad_() for pair in zip(cores, (k, v), strict=True)
+                for x in pair)
+
+
+def joined(q: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
+    """Return q, keys and values of one tensor each, as leaf tensors."""
+    return q, *(torch.cat(tuple(x), dim=2).detach().requires_grad_() for x in halves(columns))
 
 
 def forward_call(attend: Attend, inputs: tuple[Tensor, ...]) -> Callable[[], object]:

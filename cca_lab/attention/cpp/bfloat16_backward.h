@@ -1,25 +1,26 @@
-// A unit of 32 query rows in bfloat16, backward: five products a chunk on AMX tiles, given lse of the whole rows.
+// A unit of 32 query rows in bfloat16, backward: five products a chunk, given lse of the whole rows.
 #pragma once
 
-#include "amx_forward.h"
+#include "bfloat16_forward.h"
 
-#ifdef CCA_LAB_AMX
+#ifdef CCA_LAB_BFLOAT16
 namespace cca_lab {
 
-// What the columns of one KV head bring, packed, and the sums of their gradients, blocks of 16 columns, (D, 16) each.
-struct AmxColumns {
+// What the columns of one source and KV head bring, packed, and the sums of their gradients, blocks of 16 columns,
+// (D, 16) each.
+struct PackedBackward {
   const Twin *keys, *values, *keys_by_row;
   float *grad_k, *grad_v;
 };
 
 // Memory of a unit: queries and gradients of outputs as they are and turned; p and ds as the products need them.
-struct AmxBackwardSpace {
+struct UnitBackwardSpace {
   Tiles tiles;
   Aligned<Half> queries, grads, turned_queries, turned_grads, slopes;
   Aligned<float> scores, products, grad_q;
   Aligned<Twin> weight_twins, slope_twins, space;
 
-  explicit AmxBackwardSpace(int64_t dim)
+  explicit UnitBackwardSpace(int64_t dim)
       : queries(kUnit * dim), grads(kUnit * dim), turned_queries(kUnit * dim), turned_grads(kUnit * dim),
         slopes(kUnit * kRow), scores(kUnit * kRow), products(kUnit * kRow), grad_q(kUnit * dim),
         weight_twins(kSide * kRow), slope_twins(kSide * kRow), space(kUnit * dim / 2) {}
@@ -55,7 +56,7 @@ inline void weigh(const float* scores, const float* products, int64_t width, flo
 // Write dq of `count` rows, without the scale of dk's sum: that one is left to the caller.
 inline void differentiate(const std::vector<Interval>& intervals, int64_t count, int64_t dim, float scale,
                           const Half* q, const Half* grad_out, const float* lse, const float* delta, Half* grad_q,
-                          const AmxColumns& columns, AmxBackwardSpace& space) {
+                          const std::vector<PackedBackward>& sources, UnitBackwardSpace& space) {
   fill_unit(q, count, dim, space.queries);
   fill_unit(grad_out, count, dim, space.grads);
   turn(space.queries, dim, space.turned_queries, space.space);
@@ -63,6 +64,7 @@ inline void differentiate(const std::vector<Interval>& intervals, int64_t count,
   std::fill_n(static_cast<float*>(space.grad_q), kUnit * dim, 0.0f);
 
   for (const Interval& interval : intervals) {
+    const PackedBackward& columns = sources[interval.source];
     each_chunk(interval, [&](int64_t column, int64_t width) {
       score(space.queries, dim, columns.keys, column, width, space.scores);
       score(space.grads, dim, columns.values, column, width, space.products);

@@ -1,20 +1,20 @@
-// A unit of 32 query rows in bfloat16, forward: an online softmax over chunks of columns, products on AMX tiles.
+// A unit of 32 query rows in bfloat16, forward: an online softmax over chunks of columns.
 #pragma once
 
-#include "amx.h"
+#include "bfloat16.h"
 #include "runs.h"
 
-#ifdef CCA_LAB_AMX
+#ifdef CCA_LAB_BFLOAT16
 namespace cca_lab {
 
 // Memory of a unit: queries, scores, weights, sums of weighted values, and by row the highest logit and the total.
-struct AmxForwardSpace {
+struct UnitForwardSpace {
   Tiles tiles;
   Aligned<Half> queries, weights;
   Aligned<float> scores, sums;
   float tops[kUnit], totals[kUnit];
 
-  explicit AmxForwardSpace(int64_t dim)
+  explicit UnitForwardSpace(int64_t dim)
       : queries(kUnit * dim), weights(kUnit * kRow), scores(kUnit * kRow), sums(kUnit * dim) {}
 };
 
@@ -77,9 +77,14 @@ inline float exponentiate(const float* scores, int64_t width, int64_t begin, int
   return shrink;
 }
 
-// out (bfloat16) and lse of `count` rows of q; keys are packed by features, values by rows.
+// What the columns of one source and KV head bring: keys packed by features, values by rows.
+struct PackedForward {
+  const Twin *keys, *values;
+};
+
+// out (bfloat16) and lse of `count` rows of q, given the columns of each source.
 inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, float scale, const Half* q,
-                   const Twin* keys, const Twin* values, Half* out, float* lse, AmxForwardSpace& space) {
+                   const std::vector<PackedForward>& sources, Half* out, float* lse, UnitForwardSpace& space) {
   fill_unit(q, count, dim, space.queries);
   std::fill_n(static_cast<float*>(space.sums), kUnit * dim, 0.0f);
   std::fill_n(space.tops, kUnit, -std::numeric_limits<float>::infinity());
@@ -87,8 +92,9 @@ inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_
   std::fill(space.weights + count * kRow, space.weights + kUnit * kRow, Half(0));
 
   for (const Interval& interval : intervals) {
+    const PackedForward& columns = sources[interval.source];
     each_chunk(interval, [&](int64_t column, int64_t width) {
-      score(space.queries, dim, keys, column, width, space.scores);
+      score(space.queries, dim, columns.keys, column, width, space.scores);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t begin = std::max<int64_t>(0, interval.start[i] - column);
         const float shrink = exponentiate(space.scores + i * kRow, width, begin,
@@ -98,7 +104,7 @@ inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_
         if (shrink != 1) std::transform(sums, sums + dim, sums, [=](float x) { return x * shrink; });
       }
       for (int64_t d = 0; d < dim; d += kUnit) {
-        multiply(Left{space.weights, kRow}, Right{values + column / 2 * dim + d, dim, kSide},
+        multiply(Left{space.weights, kRow}, Right{columns.values + column / 2 * dim + d, dim, kSide},
                  Result{space.sums + d, dim, kSide}, width, true);
       }
     });

@@ -1,11 +1,16 @@
-// Matrix products of bfloat16 on AMX tiles of 16 x 64 bytes, and the layouts that they read.
+// Matrix products of bfloat16, on AMX tiles of 16 x 64 bytes or else on AVX-512 registers, and the layouts they read.
 #pragma once
 
-#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#if defined(__AVX512BF16__)
+#define CCA_LAB_BFLOAT16 1
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__)
 #define CCA_LAB_AMX 1
+#endif
 
 #include <ATen/cpu/Utils.h>
 #include <immintrin.h>
+
+#include <cstring>
 
 #include "gemm.h"
 
@@ -22,19 +27,6 @@ constexpr int64_t kSide = 16;    // rows of a tile, and its columns of 32 bits
 inline int64_t down(int64_t x) { return x / kUnit * kUnit; }
 inline int64_t up(int64_t x, int64_t multiple = kUnit) { return (std::max<int64_t>(x, 0) + multiple - 1) / multiple * multiple; }
 
-// While it lives, its thread has eight tiles of 16 rows and 64 bytes.
-struct Tiles {
-  Tiles() {
-    struct alignas(64) {
-      uint8_t palette = 1, start = 0, reserved[14] = {};
-      uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    _tile_loadconfig(&config);
-  }
-  ~Tiles() { _tile_release(); }
-};
-
 // Left operand: 32 rows of bfloat16. Right operand and result: two blocks of 16 columns, `next` elements apart; `row`
 // is the distance of rows.
 struct Left {
@@ -48,6 +40,21 @@ struct Right {
 struct Result {
   float* data;
   int64_t row, next;
+};
+
+#ifdef CCA_LAB_AMX
+
+// While it lives, its thread has eight tiles of 16 rows and 64 bytes.
+struct Tiles {
+  Tiles() {
+    struct alignas(64) {
+      uint8_t palette = 1, start = 0, reserved[14] = {};
+      uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    _tile_loadconfig(&config);
+  }
+  ~Tiles() { _tile_release(); }
 };
 
 // C = A B or C += A B for 32 x 32 numbers of C; depth is a multiple of 32.
@@ -81,6 +88,48 @@ inline void multiply(Left a, Right b, Result c, int64_t depth, bool add) {
   _tile_stored(2, lower, stride);
   _tile_stored(3, lower + c.next, stride);
 }
+
+#else
+
+struct Tiles {};  // registers need no configuration
+
+// ROWS rows of the product below, whose 2 ROWS sums stay in registers.
+template <int ROWS>
+void multiply_rows(Left a, Right b, Result c, int64_t depth, bool add) {
+  __m512 sum[ROWS][2];
+#pragma GCC unroll 12
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) sum[i][j] = add ? _mm512_loadu_ps(c.data + i * c.row + j * c.next) : _mm512_setzero_ps();
+  }
+  for (int64_t k = 0; k < depth; k += 2) {
+    const Twin* right = b.data + k / 2 * b.row;
+    const __m512bh rights[2] = {(__m512bh)_mm512_loadu_si512(right), (__m512bh)_mm512_loadu_si512(right + b.next)};
+#pragma GCC unroll 12
+    for (int i = 0; i < ROWS; ++i) {
+      Twin left;
+      std::memcpy(&left, a.data + i * a.row + k, sizeof(left));
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j)
+        sum[i][j] = _mm512_dpbf16_ps(sum[i][j], (__m512bh)_mm512_set1_epi32(static_cast<int>(left)), rights[j]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) _mm512_storeu_ps(c.data + i * c.row + j * c.next, sum[i][j]);
+  }
+}
+
+// C = A B or C += A B for 32 x 32 numbers of C; depth is a multiple of 32.
+inline void multiply(Left a, Right b, Result c, int64_t depth, bool add) {
+  const auto below = [](auto x, int64_t rows) { return x.data += rows * x.row, x; };
+  multiply_rows<11>(a, b, c, depth, add);
+  multiply_rows<11>(below(a, 11), b, below(c, 11), depth, add);
+  multiply_rows<10>(below(a, 22), b, below(c, 22), depth, add);
+}
+
+#endif
 
 // Transpose `rows` x `columns` numbers of 32 bits, both multiples of 16.
 inline void transpose32(const void* x, int64_t x_row, void* y, int64_t y_row, int64_t rows, int64_t columns) {
