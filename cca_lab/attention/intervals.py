@@ -164,7 +164,7 @@ def _check_rows(intervals: Tensor, columns: int) -> None:
 
 
 # What `check_intervals` refuses, of one interval or elementwise of tensors of them. The solver
-# calls the same functions: no mechanism's intervals are ever refused (docs/proved.md).
+# calls the same functions: no mechanism's intervals are ever refused (docs/claims/proved.md).
 
 
 def is_reversed(start: Any, end: Any) -> Any:
