@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.adapters import adapter_of, add_lora
@@ -24,8 +25,11 @@ from cca_lab.models.plugin import attention_of, group_size, swap_attention
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.models.run_folder import (
     PROGRESS,
+    WRAPPED,
     append_log,
     check_random_state,
+    fingerprint,
+    load_trained,
     loading_state,
     put_back,
     read_log,
@@ -100,6 +104,9 @@ class Finetuner:
         if config.strategy == "lora":
             add_lora(model, config.rank)
         self.trained = mark_trainable(model, config.strategy)
+        # by all names that a state dict has: a tied head has its own
+        self.frozen = {name: weight for name, weight in model.named_parameters(
+            remove_duplicate=False) if not weight.requires_grad}
         model.to(self.accelerator.device)
         self.precision = self._precision(model)
         if context is not None:
@@ -112,6 +119,8 @@ class Finetuner:
                                      learning_rate=config.learning_rate,
                                      weight_decay=config.weight_decay, betas=BETAS)
         self.optimizers = [self.accelerator.prepare(optimizer) for optimizer in optimizers]
+        self.accelerator.register_save_state_pre_hook(self._leave_out_frozen)
+        self.accelerator.register_load_state_pre_hook(self._load_trained)
         self.text_losses: list[float] = []
 
     def _precision(self, model: PreTrainedModel) -> str:
@@ -245,11 +254,29 @@ class Finetuner:
                                 self.tokenizer)
         accelerator.wait_for_everyone()
 
+    @cached_property
+    def frozen_fingerprint(self) -> str:
+        """What tells the frozen weights from those of another base model."""
+        return fingerprint(self.frozen)
+
+    def _leave_out_frozen(self, models: list[nn.Module], weights: list[dict[str, Tensor]],
+                          folder: str) -> None:
+        """Remove from the weights that accelerate saves those that no step changes."""
+        for name in list(weights[0]):
+            if name.removeprefix(WRAPPED) in self.frozen:
+                del weights[0][name]
+
+    def _load_trained(self, models: list[nn.Module], folder: str) -> None:
+        """Load the weights in the place of accelerate, which wants all of them."""
+        load_trained(models.pop(), Path(folder), self.frozen.keys())
+
     def _run_identity(self) -> dict[str, Any]:
         """Return what a resumed run must share with the interrupted one, as JSON values."""
         attention = attention_of(self.accelerator.unwrap_model(self.model))
         identity = {**asdict(self.config), **self.mixture.identity(), "attention": attention.name,
                     **attention.options(), "processes": self.accelerator.num_processes}
+        if self.frozen:
+            identity["frozen weights"] = self.frozen_fingerprint
         if self.readers != self.accelerator.num_processes:
             identity["groups of processes"] = self.readers
         return json.loads(json.dumps(identity))

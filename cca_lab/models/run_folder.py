@@ -1,19 +1,21 @@
 """The folder of a training run: its log, and its state, which is checked when it is read back.
 
-`log.jsonl` holds a record of each step, `state/` the progress and what accelerate saves (weights,
-optimizers, random states), `model/` the model as `save_pretrained` writes it.
+`log.jsonl` holds a record of each step, `state/` the progress and what accelerate saves (trained
+weights, optimizers, random states), `model/` the model as `save_pretrained` writes it.
 """
 
+import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import torch
 from accelerate.utils import load
-from safetensors.torch import load_file
+from safetensors.torch import load_file, load_model
+from torch import Tensor, nn
 
 from cca_lab.files import replacing
 from cca_lab.models.checkpoints import said
@@ -21,6 +23,8 @@ from cca_lab.stored import matches, read_json, read_text
 
 ADVICE = "start without --resume, in another folder"
 PROGRESS, LOG = "progress.json", "log.jsonl"
+WEIGHTS = "model.safetensors"  # as accelerate names them
+WRAPPED = "module."  # before a weight's name where several processes share the model
 
 
 class Progress(TypedDict):
@@ -47,6 +51,23 @@ def read_progress(state: Path) -> Progress:
         raise ValueError(f"resume: {path}: step: got {progress['step']}, wanted 0 or more; "
                          f"{ADVICE}")
     return progress
+
+
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """Return the first 16 hex digits of the SHA-256 over names and values."""
+    digest = hashlib.sha256()
+    for name, weight in weights.items():
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def load_trained(model: nn.Module, state: Path, frozen: Collection[str]) -> None:
+    """Load a state's weights; ValueError unless they are all of the model's but the frozen ones."""
+    missing, unexpected = load_model(model, state / WEIGHTS, strict=False)
+    lost = [name for name in missing if name.removeprefix(WRAPPED) not in frozen]
+    if lost or unexpected:
+        raise ValueError(f"its weights lack {lost}, and have {sorted(unexpected)} besides")
 
 
 @contextmanager

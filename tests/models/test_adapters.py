@@ -197,6 +197,30 @@ def load_weights(folder, model):
     return stored, own
 
 
+def test_a_state_holds_what_is_trained_and_fits_one_base(monkeypatch):
+    Finetuner(swapped(), mixture(), lora(), Path("run")).run()
+    names = load_file("run/state/model.safetensors").keys()
+    assert names and all(".lora_" in name for name in names)
+    again = swapped()
+    with torch.no_grad():  # of the same shapes, so that its state would load
+        again.get_input_embeddings().weight[0, 0] += 1e-6
+    finetuner = Finetuner(again, mixture(), lora(), Path("run"))
+    with pytest.raises(ValueError, match="^resume: frozen weights differ from the run in run"):
+        finetuner.resume()
+    monkeypatch.setattr(finetune, "fingerprint", mutants.names_alone)
+    Finetuner(swapped(), mixture(), lora(), Path("other")).run()
+    assert Finetuner(again, mixture(), lora(), Path("other")).resume() == 2
+
+
+def test_a_state_without_a_trained_weight_is_refused():
+    Finetuner(swapped(), mixture(), lora(), Path("run")).run()
+    weights = load_file("run/state/model.safetensors")
+    del weights[max(weights)]
+    save_file(weights, "run/state/model.safetensors")
+    with pytest.raises(ValueError, match="^resume: .*state is the state of another model"):
+        Finetuner(swapped(), mixture(), lora(), Path("run")).resume()
+
+
 def test_training_goes_on_with_the_adapter_that_is_there(monkeypatch):
     save_pretrained(small.model(), "base", small.tokenizer())
     model, _ = load_pretrained("base", "cca", **CHOICE)

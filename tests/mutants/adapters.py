@@ -49,6 +49,12 @@ def name_as_found(model, given: str) -> None:
     model.name_or_path = model.config._name_or_path
 
 
+def names_alone(weights) -> str:
+    """fingerprint of the names, which another base model has as well: killed by
+    test_a_state_holds_what_is_trained_and_fits_one_base."""
+    return "".join(weights)
+
+
 class ForgetsTheAdapter(Finetuner):
     """Restores steps and optimizers, not the adapter: killed by
     test_a_resumed_run_equals_an_uninterrupted_one."""
