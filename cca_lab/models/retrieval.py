@@ -1,4 +1,4 @@
-"""Which KV heads fetch answers from far back: three scores of the heads of any model.
+"""Which KV heads fetch what stands far back: four scores of the heads of any model.
 
 * by attention: how much of its weight a head gives to the needle in the rows that predict the
   answer, under full attention (Wu et al., "Retrieval Head Mechanistically Explains Long-Context
@@ -9,7 +9,14 @@
 
       out_h = g_h full_h + (1 - g_h) other_h,   loss = error of the last hidden states + penalty
 
-  a head that needs its past keeps its gate open (Xiao et al., "DuoAttention", 2024, Section 2.2).
+  a head that needs its past keeps its gate open (Xiao et al., "DuoAttention", 2024, Section 2.2);
+* by gain: how much of the answer's loss each head takes off while all gates open together,
+
+      gain_h = - integral from g = 0 to 1 of d loss / d g_h, all gates at g
+
+  so that the gains of all heads add up to the difference between the mechanism alone and full
+  attention (the integrated gradients of Sundararajan et al., "Axiomatic Attribution for Deep
+  Networks", 2017).
 
 Differs from the papers: the weight on the whole needle is counted, not the largest one; gates are
 those of KV heads, the error is divided by the size of the hidden states, and the other heads attend
@@ -20,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -45,6 +53,7 @@ from cca_lab.models.plugin import (
 from cca_lab.tasks.examples import Example, answer_ids, prompt_ids
 
 GATED, GATES = "cca_lab_gates", "_cca_lab_gates"  # name of the attention; where a layer has gates
+NODES = 3  # of the Gauss-Legendre rule
 PENALTY = 0.3  # of open gates, as a mean, beside an error of about 1 with all of them closed
 RATE = 0.05  # of Adam, for the gates
 Report = Callable[[float, str], None]
@@ -137,36 +146,63 @@ def by_gates(model: PreTrainedModel, mechanism: Mechanism, prompts: Sequence[Pro
 
     Args as in `by_loss`; the learning rate falls to 0 in the last third of the steps.
     """
-    sizes, steps = CacheSizes.of(model.config), len(prompts)
+    steps = len(prompts)
+    with _gates_alone(model) as gates:
+        optimizer = torch.optim.Adam([gates], lr=RATE)
+        for step, prompt in enumerate(prompts):
+            report(step / steps, "by gates")
+            ids, rows = prompt.ids.to(model.device), slice(-prompt.answer - 1, -1)
+
+            def hidden(ids: Tensor = ids, rows: slice = rows) -> Tensor:
+                output = model.base_model(input_ids=ids, use_cache=False)
+                return output.last_hidden_state[0, rows].float()
+
+            with torch.no_grad():
+                wanted = hidden()
+            with _gated(model, mechanism, gates):
+                error = (hidden() - wanted).square().sum() / wanted.square().sum()
+            (error + PENALTY * gates.mean()).backward()
+            optimizer.param_groups[0]["lr"] = RATE * min(1.0, 3 * (steps - step) / steps)
+            optimizer.step()
+            optimizer.zero_grad()
+            with torch.no_grad():
+                gates.clamp_(0, 1)
+    return gates.detach().cpu()
+
+
+def by_gain(model: PreTrainedModel, mechanism: Mechanism, prompts: Sequence[Prompt],
+            report: Report) -> Tensor:
+    """Return by how many nats each head's full attention lowers the answers' loss, (layers, Hk).
+
+    Args as in `by_loss`; the mean over the prompts.
+    """
+    nodes, shares = np.polynomial.legendre.leggauss(NODES)  # of -1 to 1
+    with _gates_alone(model) as gates:
+        gains = torch.zeros_like(gates)
+        for done, prompt in enumerate(prompts):
+            for node, share in zip((nodes + 1) / 2, shares / 2, strict=True):
+                report(done / len(prompts), "by gain")
+                gates.data.fill_(node)
+                with _gated(model, mechanism, gates):
+                    (slopes,) = torch.autograd.grad(answer_loss(model, prompt), gates)
+                gains -= share * slopes
+    return gains.cpu() / len(prompts)
+
+
+@contextmanager
+def _gates_alone(model: PreTrainedModel) -> Iterator[nn.Parameter]:
+    """Yield open gates, (layers, Hk), for a model in full attention that records no gradients."""
+    sizes = CacheSizes.of(model.config)
     gates = nn.Parameter(torch.ones(sizes.layers, sizes.kv_heads, device=model.device))
-    optimizer = torch.optim.Adam([gates], lr=RATE)
     trained = [p for p in model.parameters() if p.requires_grad]
     for parameter in trained:
         parameter.requires_grad_(False)
     try:
         with _in_full(model):
-            for step, prompt in enumerate(prompts):
-                report(step / steps, "by gates")
-                ids, rows = prompt.ids.to(model.device), slice(-prompt.answer - 1, -1)
-
-                def hidden(ids: Tensor = ids, rows: slice = rows) -> Tensor:
-                    output = model.base_model(input_ids=ids, use_cache=False)
-                    return output.last_hidden_state[0, rows].float()
-
-                with torch.no_grad():
-                    wanted = hidden()
-                with _gated(model, mechanism, gates):
-                    error = (hidden() - wanted).square().sum() / wanted.square().sum()
-                (error + PENALTY * gates.mean()).backward()
-                optimizer.param_groups[0]["lr"] = RATE * min(1.0, 3 * (steps - step) / steps)
-                optimizer.step()
-                optimizer.zero_grad()
-                with torch.no_grad():
-                    gates.clamp_(0, 1)
+            yield gates
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
-    return gates.detach().cpu()
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""`cca-lab study retrieval`: which KV heads to keep in full, by three scores, and which is best."""
+"""`cca-lab study retrieval`: which KV heads to keep in full, by four scores, and which is best."""
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from cca_lab.mechanisms.kept_heads.mechanism import OTHERS, KeptHeads, best_head
 from cca_lab.models import attention_of, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, check_tokenizer
 from cca_lab.models.inputs import check_length
+from cca_lab.models.pretrain import tokenize
 from cca_lab.models.retrieval import (
     Prompt,
     answer_loss,
     by_attention,
+    by_gain,
     by_gates,
     by_loss,
     prompt_of,
@@ -28,11 +31,14 @@ from cca_lab.models.training import autocast, matrix_units
 from cca_lab.reporting import command_line, device_name, machine, print_table, training_progress
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.study import SwappedStudy, versions
-from cca_lab.tasks.prompts import chosen_tasks
+from cca_lab.tasks.mixture import random_windows
+from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 from cca_lab.views.figures.sparsity import by_layer
 
-SCORES = {"attention": "weight of the needle", "loss": "loss if it is not kept", "gates": "gate"}
-PROBED = 8  # prompts of the score by attention; that by loss has half of them
+SCORES = {"attention": "weight of the needle", "loss": "loss if it is not kept", "gates": "gate",
+          "gain": "share of the gain"}
+PROBED = 8  # prompts of the scores by attention and gain; that by loss has half of them
+TEXT = "text"  # the name of the task that is no question
 JUDGED = 1_000_000  # number of the first prompt that judges a choice, beyond those of the scores
 PROMPTS = 2**21  # of one seed, so that two seeds share none
 
@@ -42,11 +48,11 @@ class Retrieval(SwappedStudy):
     """Score every KV head, and measure the answers' loss with the best ones kept."""
 
     attention: str = option("cca", "Mechanism of the heads that are not kept.")
-    text: None = None  # tasks make their own
-    score: tuple[str, ...] = option((), "attention, loss (all heads but one in full, the dearest) "
-                                        "or gates; repeatable.", shown="all three")
+    score: tuple[str, ...] = option((), "attention, loss (all heads but one in full, the dearest), "
+                                        "gates or gain; repeatable.", shown="all four")
     task: tuple[str, ...] = option(("niah_single", "niah_multikey", "niah_multivalue"),
-                                   "Task whose answers the heads should fetch; repeatable.")
+                                   "Task whose answers the heads should fetch, or text, whose "
+                                   "second half they should predict; repeatable.")
     length: int | None = option(None, "Tokens of a prompt, with its answer.", least=1, most=2**24,
                                 shown="640, or the model's context if that is less")
     steps: int = option(120, "Prompts, one a step, on which the gates are trained.", least=1,
@@ -62,11 +68,29 @@ class Retrieval(SwappedStudy):
 
     def prompts(self, count: int, first: int) -> list[Prompt]:
         """Return prompts of all tasks in turn, each filled up to the length."""
-        tasks, tokenizer = chosen_tasks(self.task), self.loaded[1]
         first += self.seed * PROMPTS
-        return [prompt_of(tokenizer, example) for number in range(first, first + count)
-                for example in tasks[number % len(tasks)].examples(
-                    tokenizer, 1, length=self.size, seed=number)]
+        return [self._prompt(number) for number in range(first, first + count)]
+
+    def _prompt(self, number: int) -> Prompt:
+        task = self.tasks[number % len(self.tasks)]
+        if task is None:
+            generator = torch.Generator().manual_seed(number)
+            window = random_windows(self.stream, 1, self.size, generator)
+            return Prompt(window, self.size // 2, [])
+        tokenizer = self.loaded[1]
+        (example,) = task.examples(tokenizer, 1, length=self.size, seed=number)
+        return prompt_of(tokenizer, example)
+
+    @cached_property
+    def tasks(self) -> list[AnyTask | None]:
+        """The tasks, None for text."""
+        questions = iter(chosen_tasks([name for name in self.task if name != TEXT]))
+        return [None if name == TEXT else next(questions) for name in self.task]
+
+    @cached_property
+    def stream(self) -> Tensor:
+        """The training side of the text, (n,) token ids."""
+        return tokenize(self.corpus.train, self.loaded[1])
 
     @property
     def size(self) -> int:
@@ -75,12 +99,16 @@ class Retrieval(SwappedStudy):
 
     def result(self) -> dict[str, Any]:
         """Score the heads, then keep the best by each score and measure the loss of answers."""
-        chosen = self.score or tuple(SCORES)
+        chosen = self.score or tuple(name for name in SCORES
+                                     if name != "attention" or TEXT not in self.task)
         if unknown := [name for name in chosen if name not in SCORES]:
             raise ValueError(f"score: got {unknown[0]!r}, wanted one of {', '.join(SCORES)}")
         if self.attention not in OTHERS:
             raise ValueError(f"attention: got {self.attention!r}, wanted one of "
                              f"{', '.join(OTHERS)}, which heads beside kept ones may have")
+        if TEXT in self.task and "attention" in chosen:
+            raise ValueError("score: got 'attention' for the task 'text', which has no needle; "
+                             "wanted others of the scores")
         model, tokenizer = self.loaded
         check_tokenizer(tokenizer)
         check_length(model, "length", self.size)
@@ -121,7 +149,27 @@ class Retrieval(SwappedStudy):
             return by_attention(model, self.prompts(PROBED, 0), report)
         if name == "loss":
             return by_loss(model, mechanism, self.prompts(PROBED // 2, 0), report)
+        if name == "gain":
+            return self._shares(mechanism, report)
         return by_gates(model, mechanism, self.prompts(self.steps, 0), report)
+
+    def _shares(self, mechanism: Mechanism, report: Callable[[float, str], None]) -> Tensor:
+        """Return each head's share of the gain, the mean over the kinds of prompts.
+
+        Not of the gains themselves: answers gain more nats than text.
+        """
+        kinds, total = len(self.tasks), torch.zeros(())
+        prompts = self.prompts(PROBED * kinds, 0)
+        for kind, task in enumerate(self.task):
+            def part(share: float, words: str, kind: int = kind) -> None:
+                report((kind + share) / kinds, words)
+
+            gains = by_gain(self.loaded[0], mechanism, prompts[kind::kinds], part)
+            if gains.sum() <= 0:
+                raise ValueError(f"length: prompts of {task} with {self.size} tokens gain nothing "
+                                 f"by full attention over {mechanism}; give longer ones")
+            total = total + gains / gains.sum() / kinds
+        return total
 
     @torch.no_grad()
     def _losses(self, mechanism: Mechanism, scores: Mapping[str, list[list[float]]],

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-VIEW = Path(__file__).parent / "explorer" / "js"  # the explorer's view, which the page shows too
+VIEW = Path(__file__).parent / "explorer" / "js"
 VIEW_FILES = [VIEW / f"{name}.js" for name in ("drawing", "words", "columns", "matrices", "view")]
 VIEW_STYLE = VIEW.parent / "view.css"
 

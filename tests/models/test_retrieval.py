@@ -1,12 +1,20 @@
-"""The three scores of heads, on tiny models: each against its definition written out."""
+"""The four scores of heads, on tiny models: each against its definition written out."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from cca_lab.mechanisms import CCA, Full, KeptHeads
 from cca_lab.mechanisms.caching.base import IMPLEMENTATION, CacheSizes
 from cca_lab.models import attention_maps, attention_of, retrieval, swap_attention
-from cca_lab.models.retrieval import Prompt, answer_loss, by_attention, by_gates, by_loss
+from cca_lab.models.retrieval import (
+    Prompt,
+    answer_loss,
+    by_attention,
+    by_gain,
+    by_gates,
+    by_loss,
+)
 from tests.mechanisms import bench
 from tests.models.tiny import FAMILIES, logits, text, tiny
 from tests.mutants import retrieval as wrong
@@ -83,8 +91,53 @@ def check_gates(family):
     bench.assert_close(closed, logits(model, ids), "closed gates", 1e-10)
 
 
+def exact_loss(model, prompt):
+    """`answer_loss` in float64, as differences need it."""
+    rows = logits(model, prompt.ids)[0, -prompt.answer - 1:-1]
+    return F.cross_entropy(rows, prompt.ids[0, -prompt.answer:]).item()
+
+
+def check_slopes(family, monkeypatch):
+    """With one node, the gain is the slope of the loss where all gates are half open."""
+    monkeypatch.setattr(retrieval, "NODES", 1)
+    model, (prompt,) = tiny(family), prompts(1)
+    slopes = by_gain(model, OTHER, [prompt], quiet)
+    assert slopes.shape == (2, CacheSizes.of(model.config).kv_heads)
+    step = 1e-3  # norms compute in float32: 1e-7 / 1e-3 of error
+    for layer, head in ((0, 0), (1, 1)):
+        losses = []
+        for change in (-step, step):
+            gates = torch.full(slopes.shape, 0.5, dtype=torch.float64)
+            gates[layer, head] += change
+            with retrieval._gated(model, OTHER, gates):
+                losses.append(exact_loss(model, prompt))
+        slope = (losses[0] - losses[1]) / (2 * step)
+        assert slopes[layer, head].item() == pytest.approx(slope, rel=1e-3, abs=2e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_by_gain(family, monkeypatch):
+    check_slopes(family, monkeypatch)
+
+
+def check_gains(family):
+    """The gains of all heads add up to what full attention gains; 3 nodes are this close."""
+    model, given = tiny(family), prompts(3)
+    gains = by_gain(model, OTHER, given, quiet).sum().item()
+    whole = [exact_loss(model, prompt) for prompt in given]
+    swap_attention(model, OTHER)
+    other = [exact_loss(model, prompt) for prompt in given]
+    assert gains == pytest.approx((sum(other) - sum(whole)) / 3, rel=0.05), "gains of all"
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_gains_of_all_heads_add_up_to_full_attention(family):
+    check_gains(family)
+
+
 @pytest.mark.parametrize(("name", "mutant", "check", "words"), [
     ("gated_forward", wrong.gates_the_wrong_way_round, lambda: check_gates("gpt2"), "open gates"),
+    ("gated_forward", wrong.gates_the_wrong_way_round, lambda: check_gains("gpt2"), "gains of"),
     ("attention_maps", wrong.maps_one_row_late, lambda: check_by_attention("llama"), "weight of"),
 ])
 def test_mutants_are_killed(name, mutant, check, words, monkeypatch):
@@ -114,7 +167,7 @@ def test_gates_close_and_the_model_stays_as_it_was(monkeypatch):
     assert model.config._attn_implementation not in (retrieval.GATED, IMPLEMENTATION)
 
 
-@pytest.mark.parametrize("score", [by_attention, by_loss, by_gates])
+@pytest.mark.parametrize("score", [by_attention, by_loss, by_gates, by_gain])
 def test_a_swapped_model_attends_as_before(score):
     """And has the scores of the model with full attention."""
     arguments = (prompts(3), quiet) if score is by_attention else (OTHER, prompts(3), quiet)

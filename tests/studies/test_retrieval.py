@@ -33,9 +33,10 @@ def measured(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_head_has_three_scores(measured, capsys):
+def test_every_head_has_four_scores(measured, capsys):
     result, folder = measured
-    assert set(result["scores"]) == {"attention", "loss", "gates"} == set(result["seconds"])
+    assert set(result["scores"]) == {"attention", "loss", "gates", "gain"} == set(result["seconds"])
+    assert sum(map(sum, result["scores"]["gain"])) == pytest.approx(1, abs=1e-3)
     for name, scores in result["scores"].items():
         assert [len(layer) for layer in scores] == [4, 4, 4, 4], name
     assert (folder / "heads.png").stat().st_size > 1000
@@ -55,6 +56,8 @@ def test_no_head_kept_is_the_mechanism_alone(measured):
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"score": ("luck",)}, "score: got 'luck', wanted one of attention, loss, gates"),
+    ({"score": ("attention",), "task": ("text",)}, "score: got 'attention' for the task 'text'"),
+    ({"score": ("gain",), "task": ("text",), "length": 16}, "length: prompts of text with 16"),
     ({"attention": "lococo", "group": None, "window": None}, "attention: got 'lococo', wanted one"),
     ({"count": (17,)}, "count: got 17"), ({"count": (-1, 2)}, "count: got -1"),
     ({"length": 5000}, "length"),
@@ -63,6 +66,14 @@ def test_wrong_settings_are_refused(changes, words):
     settings = {"model": MODEL, "group": 8, "window": 16, "steps": 1, "judged": 1} | changes
     with pytest.raises(ValueError, match=words):
         Retrieval(**settings).run()
+
+
+def test_text_is_a_task_whose_second_half_is_the_answer():
+    study = Retrieval(model=MODEL, group=8, window=16, length=100, task=("text", "niah_single"))
+    text, question, again = study.prompts(3, 0)
+    assert text.ids.shape == again.ids.shape == (1, 100) and not torch.equal(text.ids, again.ids)
+    assert (text.answer, text.needle) == (50, []) and question.needle
+    assert torch.equal(text.ids, study.prompts(1, 0)[0].ids)
 
 
 def test_two_seeds_share_no_prompt():

@@ -1,4 +1,4 @@
-"""The JavaScript of the explorer and the page: scripts that share one scope, joined as they are."""
+"""The JavaScript of the explorer: scripts that share one scope, joined as they are."""
 
 import re
 import shutil
@@ -6,13 +6,11 @@ import subprocess
 
 import pytest
 
-from cca_lab.views.page.write import FILES
 from cca_lab.views.scripts import VIEW, VIEW_FILES, inline_json, joined
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no Node here: apt install nodejs")
-JOINED = {"page": FILES, "widget": [*VIEW_FILES, VIEW / "widget.js"],
-          "moving": [VIEW / "moving.js"]}
+JOINED = {"widget": [*VIEW_FILES, VIEW / "widget.js"], "moving": [VIEW / "moving.js"]}
 
 
 def declared(tmp_path, script):
@@ -40,12 +38,10 @@ def test_files_are_plain_scripts_that_name_no_other_place(path):
 
 
 def test_every_file_is_shown_somewhere():
-    folders = {path.parent for path in FILES} | {VIEW}
-    there = {path for folder in folders for path in folder.glob("*.js")}
-    assert there == {path for paths in JOINED.values() for path in paths}
+    assert set(VIEW.glob("*.js")) == {path for paths in JOINED.values() for path in paths}
 
 
 def test_what_is_inline_cannot_end_its_element():
-    script = joined(FILES)
+    script = joined(JOINED["widget"])
     assert "</script" not in script and "<!--" not in script
     assert "<" not in inline_json({"words": ["</script><script>"]})
