@@ -21,11 +21,12 @@ from cca_lab.mechanisms import (
     StreamingLLM,
     mechanism_of,
 )
+from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies.benchmarks.attention import tile_ratio
 from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
-from cca_lab.studies.study import label
+from cca_lab.studies.study import label, ranked_heads
 from cca_lab.studies.summary import COLUMNS, spoken, summaries, swept
 from cca_lab.views.figures.caches import holdings
 from cca_lab.views.figures.training import comparison, recipes
@@ -41,6 +42,8 @@ GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
 FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
 # the tokens of a document, by which the table `phases` is ordered
 DOCUMENT = ("A", "map", "drawn", "by", "first name", "surname", "full stop", "line's end")
+# of SmolLM2's adapters beside kept heads: trained on the same tokens, with full attention
+CONTROLS = {"gates": "smollm2-full", "gain": "smollm2-full-long"}
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
 Row = dict[str, Any]
@@ -285,7 +288,7 @@ def lengths() -> str:
     (study,) = results("lengths-smollm2.json")
     rows = []
     for name, row in study["rows"].items():
-        if row["attention"] == "kept_heads" or name == "smollm2-full":  # in `kept_frontier`
+        if row["attention"] == "kept_heads" or name in CONTROLS.values():  # in `kept_frontier`
             continue
         title = spoken(label(name, {})) if name in MECHANISMS else name
         mark = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
@@ -315,15 +318,15 @@ def needles() -> str:
 
 def retrieval() -> str:
     """Return the table of the answers' loss with a few heads of SmolLM2 kept, by how they score."""
-    (study,) = results("retrieval-smollm2.json")
-    losses = study["losses"]
-    counts = [count for name, by_count in losses.items() if name in study["scores"]
-              for count in by_count]
-    columns = list(dict.fromkeys(counts))
-    rows = [[name, *(_between(by_count[count]) for count in columns),
-             "-" if name not in study["seconds"] else f"{study['seconds'][name] / 60:.0f} min"]
-            for name, by_count in losses.items() if name in study["scores"]]
-    (none,), (every,) = (losses[name].values() for name in ("none kept", "all kept"))
+    studies = results("retrieval-smollm2*.json")  # of the same heads beside the kept ones
+    study, rows = studies[0], []
+    for each in studies:
+        for name in each["scores"]:
+            losses = each["losses"][name]
+            rows.append([name, *map(_between, losses.values()),
+                         f"{each['seconds'][name] / 60:.0f} min"])
+    columns = study["losses"][study["best"]]
+    (none,), (every,) = (study["losses"][name].values() for name in ("none kept", "all kept"))
     return table(["kept by", *(f"{count} heads" for count in columns), "to find them"], rows) + (
         f"\n{study['model']}, {study['attention']} in the other heads ({_options(study)}), loss of "
         f"the answers in nats a token, and its 95 % interval; none kept: {_between(none)}, all: "
@@ -332,24 +335,30 @@ def retrieval() -> str:
 
 def kept_frontier() -> str:
     """Return the table of perplexity against memory with a few heads of SmolLM2 kept."""
-    (study,), (chosen,) = results("lengths-smollm2.json"), results("retrieval-smollm2.json")
-    length, heads = study["length"], sum(map(len, next(iter(chosen["scores"].values()))))
-    ratios: dict[tuple[float, int, str], dict[bool, list[str]]] = {}
-    for row in study["rows"].values():
-        if row["attention"] != "kept_heads":
+    (study,) = results("lengths-smollm2.json")
+    scores = {"gates": ranked_heads(results_folder() / "retrieval-smollm2.json"),
+              "gain": ranked_heads(results_folder() / "retrieval-gain-smollm2.json")}
+    length, heads = study["length"], sum(map(len, scores["gates"]))
+    ratios: dict[tuple[float, int, str, str], dict[bool, list[str]]] = {}
+    for name, row in study["rows"].items():
+        if row["attention"] != "kept_heads" or name in CONTROLS.values():
             continue
-        trained = not row["swapped"]
-        whole = study["rows"]["smollm2-full" if trained else "full"]["perplexity"]
-        other = dict(row["options"]["others"])
+        other, kept_heads = dict(row["options"]["others"]), row["options"]["kept"]
         attention = mechanism_of(other.pop("name"), other)
-        entries, count = attention.cache_entries(length), sum(map(len, row["options"]["kept"]))
+        entries, count = attention.cache_entries(length), sum(map(len, kept_heads))
+        (by,) = (score for score, ranked in scores.items()
+                 if best_heads(ranked, count) == kept_heads)
+        trained = not row["swapped"]
+        whole = study["rows"][CONTROLS[by] if trained else "full"]["perplexity"]
         assert entries is not None  # kept heads have a cache, so their other mechanism has one
         share = (count + (heads - count) * entries / length) / heads
-        ratios.setdefault((share, count, label(attention.title, other)), {})[trained] = [
+        cell = share, count, by, label(attention.title, other)
+        ratios.setdefault(cell, {})[trained] = [
             f"{mine['value'] / full['value']:.2f}"
             for mine, full in zip(row["perplexity"][-2:], whole[-2:], strict=True)]
-    rows = [[percent(share), str(count), other, *values.get(False, "--"),
-             *values.get(True, "--")] for (share, count, other), values in sorted(ratios.items())]
+    rows = [[percent(share), f"{count}, by {by}", other, *values.get(False, "--"),
+             *values.get(True, "--")]
+            for (share, count, by, other), values in sorted(ratios.items())]
     spans = [f"{low} to {high}" for low, high in list(pairwise(study["buckets"]))[-2:]]
     return table([f"cache at {length} tokens", "heads kept", "in the others",
                   *(f"{when}, {span}" for when in ("untrained", "trained") for span in spans)],
