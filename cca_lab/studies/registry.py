@@ -14,7 +14,7 @@ STUDIES: dict[str, tuple[str, str]] = {
                 "Measure what a model finds, by its depth in the prompt and the length (RULER, "
                 "Lost in the Middle)."),
     "retrieval": ("cca_lab.studies.retrieval:Retrieval",
-                  "Find the KV heads that fetch answers from far back, by three scores, and "
+                  "Find the KV heads that fetch what stands far back, by four scores, and "
                   "compare these."),
     "mqar": ("cca_lab.studies.mqar:Recall",
              "Zoology's recall task: how many keys each mechanism answers with how much memory, "
