@@ -58,7 +58,8 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, weight in weights.items():
         digest.update(name.encode())
-        digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        values = weight.detach().cpu().contiguous().flatten()
+        digest.update(values.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
