@@ -25,6 +25,7 @@ from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies.benchmarks.attention import tile_ratio
+from cca_lab.studies.benchmarks.gpu import tables as gpu_tables
 from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
 from cca_lab.studies.study import label, ranked_heads
 from cca_lab.studies.summary import COLUMNS, spoken, summaries, swept
@@ -238,6 +239,13 @@ def peers() -> str:
                  [[*name, *row] for name, row in cells.items()]) + f"\n{'; '.join(notes)}.\n"
 
 
+def gpu(make: Callable[[Row], gpu_tables.Table]) -> str:
+    """Return a table of `study gpu`, as the command prints it."""
+    (study,) = results("gpu-h100.json")
+    return table(*make(study["sections"])) + (
+        "\n{gpu}, torch {torch}, triton {triton}, CUDA {cuda}.\n".format_map(study["machine"]))
+
+
 def model(file: str = "model-cpu.json") -> str:
     """Return the table of first token, next tokens, memory and training for each attention."""
     (study,) = results(file)
@@ -437,6 +445,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "phases": phases,
     "attention": attention, "compare": compare, "decode": decode, "model": model,
     "peers": peers, "real-model": partial(model, "model-smollm2.json"),
+    "gpu-speed": partial(gpu, gpu_tables.speed_table),
+    "gpu-rates": partial(gpu, gpu_tables.rate_table),
+    "gpu-decode": partial(gpu, gpu_tables.decode_table),
+    "gpu-model": partial(gpu, gpu_tables.model_table),
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept,
     "kept-frontier": kept_frontier,
     "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}

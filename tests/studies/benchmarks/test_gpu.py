@@ -85,7 +85,7 @@ def test_figures_are_drawn_small_and_tables_printed(ran):
     folder, shown = ran
     for name in ("speed.png", "roofline.png"):
         assert 5_000 < (folder / name).stat().st_size < 150_000
-    assert all(words in shown for words in ("toy sizes", "of flash, a pair", "targets"))
+    assert all(words in shown for words in ("toy sizes", "useful operations", "targets"))
 
 
 # Without a GPU, and within ten minutes
@@ -246,6 +246,21 @@ def test_targets_are_judged_at_the_longest_length():
     judged = gpu_tables.targets({"speed": {"rows": rows}, "correctness": right})
     assert [(row["got"], row["met"]) for row in judged] == [(1, False), (0.93, True), (0.7, False),
                                                             (8.0, True)]
+
+
+def test_times_are_compared_with_sdpa_at_the_same_length_and_pass():
+    rows = [speed_row("sdpa", "forward", 64, seconds=2.0, pairs=9),
+            speed_row("sdpa", "forward", 128, seconds=8.0, pairs=9),
+            speed_row("sdpa", "backward", 64, seconds=3.0, pairs=9),
+            speed_row("CCA, s = 8", "forward", 64, seconds=1.0, pairs=4),
+            speed_row("CCA, s = 8", "forward", 128, error="no"),
+            speed_row("pooling", "forward", 64, seconds=1.0, pairs=0)]
+    columns, cells = gpu_tables.speed_table({"speed": {"rows": rows}})
+    assert columns == ["pass", "contender", "64", "128"]
+    assert cells == [["forward", "sdpa", "2000.00 (1.00)", "8000.00 (1.00)"],
+                     ["forward", "CCA, s = 8", "1000.00 (2.00)", "-"],
+                     ["forward", "pooling", "1000.00", "-"],
+                     ["backward", "sdpa", "3000.00 (1.00)", "-"]]
 
 
 def test_without_a_number_a_target_is_neither_met_nor_missed():

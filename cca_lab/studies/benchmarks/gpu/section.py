@@ -50,7 +50,7 @@ REAL = Sizes(name="real", length=16384 + 5, check_heads=(8, 2),
              check_pattern=(4096 + 5, {"vertical": 200, "slash": 300, "last": 64,
                                        "forced_vertical": 30, "forced_slash": 50, "block": 64}),
              lengths=(32768, 131072, 8192, 65536, 16384, 4096), heads=32, head_dim=128,
-             settings=((16, 1024), (16, 4096)), flex_lengths=(32768, 131072), product=8192,
+             settings=((16, 1024), (16, 4096)), flex_lengths=(32768,), product=8192,
              copy=1 << 31, rounds=3, least=0.02, kv_heads=(32, 8),
              model=(4096, 11008, 32, 32000, 32))
 
