@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from cca_lab.studies.benchmarks.attention import tile_ratio
 from cca_lab.studies.benchmarks.gpu import tables as gpu_tables
 from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
 from cca_lab.studies.study import label, ranked_heads
-from cca_lab.studies.summary import COLUMNS, spoken, summaries, swept
+from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries, swept
 from cca_lab.views.figures.caches import holdings
 from cca_lab.views.figures.training import comparison, recipes
 
@@ -389,23 +389,59 @@ def kept() -> str:
     lengths = sorted({length for study in studies for length in study["lengths"]})
     rows = []
     for study in studies:
-        found = []
-        for length in lengths:
-            far = [cell["exact"] for cell in study["cells"]
-                   if cell["length"] == length and cell["depth"] < 1]
-            hits, asked = (sum(round(cell["value"] * cell["samples"]) for cell in far),
-                           sum(cell["samples"] for cell in far))
-            found.append(f"{hits} of {asked}" if asked else "-")
         # of the base model, the heads are chosen by the command
         untrained = {"full": "smollm2, full attention", "kept_heads": "kept-cca, untrained"}
         name = study["model"] if study["model"] != "smollm2" else untrained[study["attention"]]
         other = ", other wording" if "wording=" in study["task"] else ""
-        rows.append([name, study["task"].split(" ")[0] + other, *found])
+        rows.append([name, study["task"].split(" ")[0] + other,
+                     *(_found([study], length) for length in lengths)])
     first = studies[0]
     return table(["model", "task", *(f"{length} tokens" for length in lengths)], rows) + (
         "\nNumbers of 7 digits, or all five names of variable_tracking, each of them right, at "
         f"depths of 0 to 75 %; {first['precision']}, "
         f"{first['machine']['cpu']}.\n")
+
+
+def alike() -> str:
+    """Return the table of SmolLM2's adapters trained alike: text and needles, over their seeds."""
+    (study,) = results("lengths-alike-smollm2.json")
+    asked, texts, others = results("alike-*.json"), {}, {"full": "full attention, the control"}
+    for name, row in study["rows"].items():
+        kind, _, seed = name.rpartition("-")
+        if not kind:  # the base model
+            continue
+        if kind not in others:
+            options = dict(row["options"]["others"])
+            others[kind] = label(mechanism_of(options.pop("name"), options).title, options)
+        control = study["rows"][f"full-{seed}"]["perplexity"]
+        texts.setdefault(kind, []).append([
+            mine["value"] / full["value"]
+            for mine, full in zip(row["perplexity"][-2:], control[-2:], strict=True)])
+    lengths, rows = asked[0]["lengths"], []
+    for other_wording, (kind, ratios) in product((False, True), texts.items()):
+        needles = [each for each in asked if f"-{kind}-" in each["model"]
+                   and ("wording=" in each["task"]) == other_wording]
+        spans = ["-"] * 2 if other_wording else [
+            Spread(sum(each) / len(each), min(each), max(each)).number(2)
+            for each in zip(*ratios, strict=True)]
+        if needles or not other_wording:
+            rows.append([others[kind] + ", other wording" * other_wording, *spans,
+                         *(_found(needles, length) for length in lengths)])
+    edges = list(pairwise(study["buckets"]))[-2:]
+    return table(["in the other heads", *(f"text, {low} to {high}" for low, high in edges),
+                  *(f"needles, {length} tokens" for length in lengths)], rows) + (
+        f"\nPerplexity over the control's with the same seed, and its range over three seeds; "
+        f"{study['windows']} windows of {study['length']} tokens. Needles at depths of 0 to 75 %, "
+        f"20 for each seed; {asked[0]['precision']}.\n")
+
+
+def _found(studies: Sequence[Row], length: int) -> str:
+    """Return how many needles before the end are found in prompts of a length, of how many."""
+    far = [cell["exact"] for study in studies for cell in study["cells"]
+           if cell["length"] == length and cell["depth"] < 1]
+    asked = sum(cell["samples"] for cell in far)
+    hits = sum(round(cell["value"] * cell["samples"]) for cell in far)
+    return f"{hits} of {asked}" if asked else "-"
 
 
 def wire() -> str:
@@ -449,7 +485,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gpu-rates": partial(gpu, gpu_tables.rate_table),
     "gpu-decode": partial(gpu, gpu_tables.decode_table),
     "gpu-model": partial(gpu, gpu_tables.model_table),
-    "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept,
+    "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept, "alike": alike,
     "kept-frontier": kept_frontier,
     "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}
 
