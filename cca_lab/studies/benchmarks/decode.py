@@ -112,9 +112,9 @@ def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[
 def measure(caches: Sequence[str], length: int, shape: dict[str, int],
             rounds: int) -> list[dict[str, Any]]:
     """Return the rows of one length and shape, all from the same rounds."""
-    makers: dict[str, Callable[[], FullState | State]] = {
-        FULL: partial(FullState, length, shape),
-        COPIED: partial(FullState, length, shape, copies=True),
+    makers: dict[str, Callable[[], FullBuffers | State]] = {
+        FULL: partial(FullBuffers, length, shape),
+        COPIED: partial(FullBuffers, length, shape, copies=True),
         **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length,
                          heads=shape["heads"], kv_heads=shape["kv_heads"],
                          head_dim=shape["head_dim"]) for name in caches}}
@@ -134,7 +134,7 @@ def measure(caches: Sequence[str], length: int, shape: dict[str, int],
     return rows
 
 
-def layers_of(make: Callable[[], "FullState | State"]) -> "list[FullState | State]":
+def layers_of(make: Callable[[], "FullBuffers | State"]) -> "list[FullBuffers | State]":
     """Return so many states that together they take `SPREAD` bytes, at most `LAYERS`."""
     first = make()
     return [first, *(make() for _ in range(min(LAYERS, -(-SPREAD // held_bytes(first))) - 1))]
@@ -148,7 +148,7 @@ def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]
     return q, k, v
 
 
-def read(states: "Sequence[FullState | State]",
+def read(states: "Sequence[FullBuffers | State]",
          tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """Feed tokens one by one to some layers' states; return the last output (1, H, 1, D)."""
     for q, k, v in tokens:
@@ -157,7 +157,7 @@ def read(states: "Sequence[FullState | State]",
     return output
 
 
-class FullState:
+class FullBuffers:
     """A cache of `length` random tokens; `copies` appends by copying into a longer tensor."""
 
     def __init__(self, length: int, shape: dict[str, int], *, copies: bool = False) -> None:
@@ -180,7 +180,7 @@ class FullState:
         return [self.key, self.value]
 
 
-def held_bytes(state: FullState | State) -> int:
+def held_bytes(state: FullBuffers | State) -> int:
     """Return the bytes that a state stores."""
     return sum(tensor.nbytes for tensor in state.tensors())
 

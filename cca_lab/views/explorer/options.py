@@ -39,9 +39,13 @@ def starting_options(name: str, length: int) -> dict[str, Any]:
 
 
 def _smaller(sizes: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Return sizes times a factor; numbers of at most 2, shares and texts stay."""
-    return {name: max(2, round(factor * size)) if type(size) is int and size > 2 else size
-            for name, size in sizes.items()}
+    """Return sizes times a factor, in nested options too; numbers of at most 2 and others stay."""
+    def scaled(size: Any) -> Any:
+        if isinstance(size, dict):
+            return _smaller(size, factor)
+        return max(2, round(factor * size)) if type(size) is int and size > 2 else size
+
+    return {name: scaled(size) for name, size in sizes.items()}
 
 
 def controls(mechanism: Mechanism, length: int) -> list[dict[str, Any]]:

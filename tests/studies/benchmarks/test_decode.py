@@ -80,7 +80,7 @@ def test_a_fill_that_keeps_too_few_tokens_is_caught(monkeypatch):
 @pytest.mark.parametrize("copies", [False, True])
 def test_the_full_cache_attends_to_all_it_holds(copies):
     tokens = [decode.new_token(SHAPE, seed) for seed in range(3)]
-    state = decode.FullState(12, SHAPE, copies=copies)
+    state = decode.FullBuffers(12, SHAPE, copies=copies)
     assert decode.held_bytes(state) == 2 * 12 * 2 * 8 * 4
     keys, values = (torch.cat([x, *new], dim=2) for x, new in (
         (state.key, [k for _, k, _ in tokens]), (state.value, [v for *_, v in tokens])))
@@ -93,7 +93,7 @@ def test_the_full_cache_attends_to_all_it_holds(copies):
 @torch.no_grad()
 def test_only_the_full_cache_that_copies_moves():
     for copies in (False, True):
-        state = decode.FullState(12, SHAPE, copies=copies)
+        state = decode.FullBuffers(12, SHAPE, copies=copies)
         decode.read([state], [decode.new_token(SHAPE, 0)])
         place = state.key.data_ptr()
         decode.read([state], [decode.new_token(SHAPE, 1)])
@@ -102,10 +102,10 @@ def test_only_the_full_cache_that_copies_moves():
 
 def test_a_token_goes_through_layers_that_do_not_fit_into_the_processor_s_cache(monkeypatch):
     monkeypatch.setattr(decode, "SPREAD", 5 * 2 * 12 * 2 * 8 * 4 - 1)
-    layers = decode.layers_of(lambda: decode.FullState(12, SHAPE))
+    layers = decode.layers_of(lambda: decode.FullBuffers(12, SHAPE))
     assert len(layers) == 5 and len({layer.key.data_ptr() for layer in layers}) == 5
-    assert len(decode.layers_of(lambda: decode.FullState(1, SHAPE))) == decode.LAYERS
-    assert len(decode.layers_of(lambda: decode.FullState(999, SHAPE))) == 1
+    assert len(decode.layers_of(lambda: decode.FullBuffers(1, SHAPE))) == decode.LAYERS
+    assert len(decode.layers_of(lambda: decode.FullBuffers(999, SHAPE))) == 1
     decode.read(layers, [decode.new_token(SHAPE, 0)])
     assert {layer.key.shape[2] for layer in layers} == {13}
 

@@ -45,7 +45,7 @@ def test_cca_turns_pairs_into_fewer_operations(implementation, saves):
 @pytest.mark.parametrize("name", ["cca", "streaming_llm"])
 def test_a_decoded_token_gains_from_fewer_entries(name):
     """At 32K tokens CCA keeps 10.7 times fewer entries."""
-    states = {decode.FULL: decode.FullState(CONTEXT, SHAPE),
+    states = {decode.FULL: decode.FullBuffers(CONTEXT, SHAPE),
               name: decode.filled_state(mechanism_of(name, decode.OPTIONS[name]), CONTEXT, **SHAPE)}
     held = {key: decode.held_bytes(state) for key, state in states.items()}
     token = [decode.new_token(SHAPE, 0)]

@@ -79,6 +79,11 @@ def test_starting_options_are_valid_and_suit_the_text(name, length):
         assert not mechanism.exact_when(length)
 
 
+def test_options_of_the_heads_that_are_not_kept_suit_the_text_too():
+    assert starting_options("kept_heads", 24)["others"] == {
+        "name": "cca", **starting_options("cca", 24)}
+
+
 def test_settings_are_short():
     assert settings_of(mechanism_of("cca", {"group": 8, "window": 16})) == "group 8, window 16"
     one = MInference(patterns=[{"pattern": "a_shape", "sinks": 1, "window": 4}])
