@@ -347,6 +347,9 @@ class VerticalSlash(Mechanism):
             raise ValueError(f"selection: got {shapes or type(selection).__name__}, wanted a "
                              "Choice of two int64 tensors (B, H, n) with (B, H) = "
                              f"{tuple(q.shape[:2])}; pass what `select` returns")
+        if any(x.device != q.device for x in tensors):
+            raise ValueError(f"selection: got it on {tensors[0].device}, wanted {q.device} where q "
+                             "is; move both tensors there")
 
     @property
     def causal_scope(self) -> str:
