@@ -422,7 +422,7 @@ def alike() -> str:
         needles = [each for each in asked if f"-{kind}-" in each["model"]
                    and ("wording=" in each["task"]) == other_wording]
         spans = ["-"] * 2 if other_wording else [
-            Spread(sum(each) / len(each), min(each), max(each)).number(2)
+            Spread(sum(each) / len(each), min(each), max(each)).number(3)
             for each in zip(*ratios, strict=True)]
         if needles or not other_wording:
             rows.append([others[kind] + ", other wording" * other_wording, *spans,

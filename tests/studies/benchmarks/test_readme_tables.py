@@ -1,5 +1,7 @@
 """The README's tables of measurements hold what the commands write."""
 
+import json
+
 import pytest
 
 from cca_lab.studies import tables as readme
@@ -61,3 +63,25 @@ def test_peers(results, monkeypatch):
     assert len(header) == len(full) == 3 + 2 * 3 and masked[3:] == ["-"] * 6
     assert full[4] == f"{found['rows'][0]['rate'] / 1e9:.0f}" and full[5] == "1.00"
     assert "at 64, 128 tokens: float32, openvino" in text and "not installed" in text
+
+
+def test_adapters_trained_alike_are_compared_seed_by_seed(results):
+    """Each with the control of its own seed; needles of all seeds are added up."""
+    def row(*values):
+        return {"perplexity": [{"value": value} for value in values],
+                "options": {"others": {"name": "streaming_llm", "sinks": 4, "recent": 8}}}
+
+    rows = {"full": row(9, 9), "full-0": row(2, 4), "full-1": row(10, 20),
+            "window-0": row(3, 4), "window-1": row(15, 22)}
+    lengths = {"rows": rows, "buckets": [0, 64, 128], "windows": 4, "length": 128}
+    (results / "lengths-alike-smollm2.json").write_text(json.dumps(lengths))
+    for seed, found in enumerate((0.5, 1.0)):
+        found_at = [{"length": 64, "depth": depth, "exact": {"value": share, "samples": 4}}
+                    for depth, share in ((0, found), (0.5, 1.0), (1.0, 0.25))]
+        (results / f"alike-window-{seed}.json").write_text(json.dumps(
+            {"model": f"smollm2-window-{seed}", "task": "niah_multikey", "lengths": [64],
+             "precision": "bf16", "cells": found_at}))
+    _, _, full, window = cells(readme.alike())
+    assert full[1:] == ["1.000 [1.000, 1.000]"] * 2 + ["-"]
+    assert window == ["StreamingLLM sinks=4 recent=8", "1.500 [1.500, 1.500]",
+                      "1.050 [1.000, 1.100]", "14 of 16"]
