@@ -405,7 +405,8 @@ def kept() -> str:
 def alike() -> str:
     """Return the table of SmolLM2's adapters trained alike: text and needles, over their seeds."""
     (study,) = results("lengths-alike-smollm2.json")
-    asked, texts, others = results("alike-*.json"), {}, {"full": "full attention, the control"}
+    asked, others = results("alike-*.json"), {"full": "full attention, the control"}
+    texts: dict[str, list[list[float]]] = {}
     for name, row in study["rows"].items():
         kind, _, seed = name.rpartition("-")
         if not kind:  # the base model
