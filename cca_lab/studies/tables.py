@@ -433,7 +433,7 @@ def alike() -> str:
                   *(f"needles, {length} tokens" for length in lengths)], rows) + (
         f"\nPerplexity over the control's with the same seed, and its range over three seeds; "
         f"{study['windows']} windows of {study['length']} tokens. Needles at depths of 0 to 75 %, "
-        f"20 for each seed; {asked[0]['precision']}.\n")
+        f"20 for each seed that was asked; {asked[0]['precision']}.\n")
 
 
 def _found(studies: Sequence[Row], length: int) -> str:
