@@ -340,7 +340,8 @@ class VerticalSlash(Mechanism):
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a `Choice` for the heads of q."""
-        tensors = selection if isinstance(selection, tuple) and len(selection) == 2 else ()
+        tensors: tuple[Any, ...] = selection if isinstance(selection, tuple) \
+            and len(selection) == 2 else ()
         shapes = [tuple(getattr(x, "shape", ())) for x in tensors]
         if len(shapes) != 2 or any(x.dtype != torch.int64 or x.shape[:2] != q.shape[:2]
                                    for x in tensors if isinstance(x, Tensor)) or () in shapes:
