@@ -275,5 +275,5 @@ def test_figures_show_full_attention_and_the_first_setting():
                                   ("CCA, s = 16", [4, 16]), ("CCA, kernel, s = 16", [4, 16]))]
     rows.append(
         {"contender": "pooling", "pass": "forward", "length": 64, "pairs": 0, "setting": [4, 8]})
-    assert list(gpu_tables.drawn(rows)) == ["flash", "full, kernel", "CCA, flex", "CCA, s = 8",
-                                            "CCA, kernel, s = 8", "CCA, s = 16"]
+    assert list(gpu_tables.drawn(rows)) == ["flash", "sdpa", "full, kernel", "CCA, flex",
+                                            "CCA, s = 8", "CCA, kernel, s = 8"]

@@ -138,8 +138,7 @@ def draw(result: dict[str, Any], out: Path) -> list[Path]:
 
 def drawn(rows: list[dict[str, Any]]) -> dict[str, dict[int, dict[str, Any]]]:
     """Return the figures' forward rows by contender and length: full attention, one CCA setting."""
-    rows = [row for row in rows
-            if row["pass"] == "forward" and row["pairs"] and row["contender"] != "sdpa"]
+    rows = [row for row in rows if row["pass"] == "forward" and row["pairs"]]
     settings = list(dict.fromkeys(tuple(row["setting"]) for row in rows if row["setting"]))
 
     def order(row: dict[str, Any]) -> tuple[int, bool, str]:
