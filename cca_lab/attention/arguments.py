@@ -16,6 +16,15 @@ def check_tensors(**values: Any) -> None:
                              "torch.as_tensor makes one of a list or an array")
 
 
+def check_device(name: str, value: Any, device: torch.device) -> None:
+    """Raise ValueError unless every tensor in nested lists and tuples is on a device."""
+    if isinstance(value, Tensor) and value.device != device:
+        raise ValueError(f"{name}: got it on {value.device}, wanted {device} where q is; move it "
+                         "there")
+    for each in value if isinstance(value, list | tuple) else ():
+        check_device(name, each, device)
+
+
 def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool = False) -> None:
     """Raise ValueError unless q, k and v fit together, in shape, dtype and device.
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack
 
 from torch import Tensor, nn
 
-from cca_lab.attention.arguments import check_qkv, check_rotation, scale_of
+from cca_lab.attention.arguments import check_device, check_qkv, check_rotation, scale_of
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.columns import Columns
@@ -222,6 +222,7 @@ class Mechanism:
         call = Call(scale_of(scale, q.shape[-1]), **rest)
         check_rotation(call.rotation, q)
         if call.selection is not None:
+            check_device("selection", call.selection, q.device)
             self.check_choice(call.selection, q, k)
         trains = type(self).new_module is not Mechanism.new_module
         if call.module is not None and not (trains and callable(call.module)):

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -419,15 +419,11 @@ def alike() -> str:
             mine["value"] / full["value"]
             for mine, full in zip(row["perplexity"][-2:], control[-2:], strict=True)])
     lengths, rows = asked[0]["lengths"], []
-    for other_wording, (kind, ratios) in product((False, True), texts.items()):
-        needles = [each for each in asked if f"-{kind}-" in each["model"]
-                   and ("wording=" in each["task"]) == other_wording]
-        spans = ["-"] * 2 if other_wording else [
-            Spread(sum(each) / len(each), min(each), max(each)).number(3)
-            for each in zip(*ratios, strict=True)]
-        if needles or not other_wording:
-            rows.append([others[kind] + ", other wording" * other_wording, *spans,
-                         *(_found(needles, length) for length in lengths)])
+    for kind, ratios in texts.items():
+        needles = [each for each in asked if f"-{kind}-" in each["model"]]
+        rows.append([others[kind], *(Spread(sum(each) / len(each), min(each), max(each)).number(3)
+                                     for each in zip(*ratios, strict=True)),
+                     *(_found(needles, length) for length in lengths)])
     edges = list(pairwise(study["buckets"]))[-2:]
     return table(["in the other heads", *(f"text, {low} to {high}" for low, high in edges),
                   *(f"needles, {length} tokens" for length in lengths)], rows) + (

@@ -410,3 +410,12 @@ def check_rope_distances(implementation: Implementation, options: dict,
             wanted = head_dim**-0.5 * (q0[:, :, i] * (far - k0[:, :, i])).sum(-1)
             assert_close(got, wanted, f"token {t} seen from row {i} at distance {distance(i, t)}",
                          1e-10)
+
+
+def moved(selection, device):
+    """A choice of tokens, as `select` returns it, on another device."""
+    if isinstance(selection, list):
+        return [moved(each, device) for each in selection]
+    if isinstance(selection, tuple):
+        return type(selection)(*(moved(each, device) for each in selection))
+    return selection if selection is None else selection.to(device)

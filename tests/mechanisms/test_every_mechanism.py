@@ -263,6 +263,13 @@ def test_a_selection_that_is_none_is_refused(name, options, selection):
             getattr(MECHANISMS[name](**options), attend)(q, k, v, selection=selection)
 
 
+@pytest.mark.parametrize("name", ["block_sparse", "dga", "minference", "vertical_slash"])
+def test_a_choice_on_another_device_is_refused(name):
+    (q, k, v), mechanism = bench.inputs(14), MECHANISMS[name](**OPTIONS[name][0])
+    with pytest.raises(ValueError, match="selection: got it on meta, wanted cpu where q is"):
+        mechanism.attention(q, k, v, selection=bench.moved(mechanism.select(q, k), "meta"))
+
+
 @every_case
 def test_a_module_that_is_none_is_refused(name, options):
     with pytest.raises(ValueError, match="module: got str, wanted (what `new_module` makes|None)"):

@@ -9,7 +9,7 @@ import torch
 from cca_lab.attention.kernels import pooling
 from cca_lab.mechanisms import MECHANISMS
 from tests.attention.kernels import bench
-from tests.mechanisms.bench import inputs, rope_tables, rotate
+from tests.mechanisms.bench import inputs, moved, rope_tables, rotate
 from tests.mechanisms.forms import seeded_module, trains_a_module
 from tests.mechanisms.options import OPTIONS as SMALL
 from tests.mutants import attention as wrong_pooling
@@ -53,13 +53,6 @@ def attend(name: str, options: dict, leaves: list[torch.Tensor], selection,
                                                      selection=selection, module=module)
 
 
-def on_device(selection):
-    """A choice of tokens, or None, where the kernels run."""
-    if isinstance(selection, tuple):
-        return type(selection)(*map(on_device, selection))
-    return selection if selection is None else selection.to(bench.DEVICE)
-
-
 def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: None) -> None:
     """Kernels in float32 against dense in float64; `spoil` may break what the kernels are given."""
     q, k, v = inputs(**SIZES)
@@ -72,7 +65,7 @@ def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: N
     leaves = [bench.guarded(x).requires_grad_(name not in FORWARD_ONLY) for x in single]
     with monkeypatch.context() as patch, bench.guarded_outputs() as rooms:
         spoil(patch)
-        got = attend(name, options, leaves, on_device(selection), "triton")
+        got = attend(name, options, leaves, moved(selection, bench.DEVICE), "triton")
         assert rooms, "no kernel ran"
         gradients = [] if name in FORWARD_ONLY else torch.autograd.grad(
             (got * weights.to(got)).sum(), leaves)

@@ -188,13 +188,6 @@ def test_a_frozen_choice_of_too_few_blocks_is_refused():
             attend(q, k, v, selection=chosen)
 
 
-def test_a_choice_on_another_device_is_refused():
-    (q, k, v), mechanism = bench.inputs(14), VerticalSlash(**COLUMNS)
-    elsewhere = patterns.Choice(*(x.to("meta") for x in mechanism.select(q, k)))
-    with pytest.raises(ValueError, match="selection: got it on meta, wanted cpu where q is"):
-        mechanism.attention(q, k, v, selection=elsewhere)
-
-
 # ---------------------------------------------------------------- A-shape
 
 @settings(max_examples=60, deadline=None, derandomize=True)

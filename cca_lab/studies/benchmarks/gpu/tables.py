@@ -101,8 +101,7 @@ def by_length(rows: list[dict[str, Any]], keys: tuple[str, str],
     """Return a table with a row for each pair of values of `keys`, and a column for each length."""
     lengths = sorted({row["length"] for row in rows})
     cells = {(*(row[key] for key in keys), row["length"]): cell(row) for row in rows}
-    names = sorted(dict.fromkeys(tuple(row[key] for key in keys) for row in rows),
-                   key=lambda name: str(name[0]), reverse=True)
+    names = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
     return [*keys, *map(str, lengths)], [
         [*map(str, name), *(cells.get((*name, length), "-") for length in lengths)]
         for name in names]
