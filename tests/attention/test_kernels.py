@@ -11,7 +11,7 @@ from cca_lab.attention.fused import installed
 from cca_lab.files import repository
 
 FILES = ("test_interval.py", "test_pooling.py", "test_decode.py", "test_vertical_slash.py",
-         "test_mechanisms.py", "test_caches.py", "test_lessons.py", "test_bounds.py",
+         "test_eviction.py", "test_mechanisms.py", "test_caches.py", "test_lessons.py", "test_bounds.py",
          "test_tracing.py", "test_tile_language.py", "test_both_interpreters.py")
 
 

@@ -293,7 +293,8 @@ def check_mechanism(monkeypatch, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, cls in MECHANISMS.items()
-                                  if "triton" in cls.backends and name != "lococo"])
+                                  # H2O compares scores, which a finite field has no order for
+                                  if "triton" in cls.backends and name not in ("lococo", "h2o")])
 def test_mechanisms_are_their_loops(monkeypatch, name):
     check_mechanism(monkeypatch, name)
 

@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-from cca_lab.attention.kernels import decode, interval, launch, pooling, vertical_slash
+from cca_lab.attention.kernels import decode, eviction, interval, launch, pooling, vertical_slash
 
 TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32),
            "sm_100": GPUTarget("cuda", 100, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
@@ -120,6 +120,8 @@ def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
         columns, offsets = (torch.arange(64).expand(1, 8, -1) for _ in range(2))
         vertical_slash.triton_vertical_slash(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024),
                                              columns, offsets, 64, 0.125)
+        eviction.triton_evicting_rows(torch.zeros(1, 2, 4, 64, 1024), torch.zeros(1, 2, 511),
+                                      torch.zeros(1, 2, 511), 960, 255)
 
 
 def resources(target: str, dtype: torch.dtype, head_dim: int,

@@ -19,7 +19,7 @@ from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, Stored, none_of
-from cca_lab.mechanisms.h2o.mechanism import H2O
+from cca_lab.mechanisms.h2o.mechanism import H2O, survivors
 from cca_lab.settings import check_integers
 
 # rows of explicit weights for the scores; a long prompt then needs no L x L matrix
@@ -75,15 +75,10 @@ class H2OState(Stored):
         return torch.cat(done, dim=2)
 
     def _evict(self) -> None:
-        """Keep recent entries, and others with high scores; of equal ones evict the older."""
-        extra = self.key.shape[2] - self.heavy - self.recent
-        if extra <= 0:
+        """Keep the budget: recent entries, and others with high scores."""
+        if self.key.shape[2] <= self.heavy + self.recent:
             return
-        older = self.score[..., : self.score.shape[2] - self.recent]
-        heaviest = older.argsort(dim=-1, stable=True)[..., extra:]  # (B, Hk, heavy)
-        order = heaviest.sort(dim=-1).values
-        recent = torch.arange(older.shape[2], self.score.shape[2], device=order.device)
-        kept = torch.cat([order, recent.expand(*order.shape[:2], -1)], dim=-1)         # (B, Hk, n)
+        kept = survivors(self.score, self.heavy, self.recent)
         self.score = self.score.gather(2, kept)
         entries = kept[..., None].expand(-1, -1, -1, self.key.shape[3])
         self.key, self.value = self.key.gather(2, entries), self.value.gather(2, entries)

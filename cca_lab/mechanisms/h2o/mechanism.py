@@ -24,17 +24,23 @@ Differs from the paper or the public code, or decides what they leave open:
   * Positions are the original ones; the code also has a variant with positions in the cache.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype, expand_heads
+from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
 from cca_lab.mechanisms.tokens import floor_of_share
 from cca_lab.settings import check_integers
+
+# rows whose logits are there at once
+ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +67,7 @@ class H2O(Mechanism):
         "a fifth of a prompt of 2048 tokens": {"heavy": 0.1, "recent": 0.1, "prompt": 2048},
         "summarization in the public code": {"heavy": 1024, "recent": 1024},
     }
-    backends: ClassVar[tuple[str, ...]] = ("dense",)
+    backends: ClassVar[tuple[str, ...]] = ("dense", "triton")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,26 +101,43 @@ class H2O(Mechanism):
 
     @torch.no_grad()
     def kept(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return which tokens each row reads, bool (B, H, L, L): the cache of all heads at once."""
+        """Return which tokens each row reads, bool (B, H, L, L): the cache of all heads at once.
+
+        Rows before the first eviction see all of their past, and are scored at once; the others
+        one after the other, each with the entries of its cache alone.
+        """
         heavy, recent = self.budget()
         batch, heads, length, _ = q.shape
-        dtype = accumulation_dtype(q.dtype)
-        logits = scale * (q.to(dtype) @ expand_heads(k, heads).to(dtype).mT)
-        logits = logits.unflatten(1, (k.shape[1], -1))  # (B, Hk, H/Hk, L, L)
-        # (B, Hk, L)
-        kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool, device=q.device)
-        scores, rows = torch.zeros(kept.shape, dtype=dtype, device=q.device), []
-        for i in range(length):
-            kept[..., i] = True
-            rows.append(kept)
-            hidden = ~kept[:, :, None]  # (B, Hk, 1, L)
-            scores = scores + logits[..., i, :].masked_fill(hidden,
-                                                            float("-inf")).softmax(-1).mean(2)
-            if i + 1 >= self.prompt:
-                kept = evict(kept, scores, heavy, recent, i)
-            else:
-                kept = kept.clone()
-        return torch.stack(rows, dim=2).repeat_interleave(heads // k.shape[1], dim=1)
+        dtype, kv_heads = accumulation_dtype(q.dtype), k.shape[1]
+        expanded = expand_heads(k, heads).to(dtype)
+
+        def logits(first: int, stop: int) -> Tensor:  # (B, Hk, H/Hk, stop - first, stop)
+            rows = scale * q[:, :, first:stop].to(dtype)
+            return (rows @ expanded[:, :, :stop].mT).unflatten(1, (kv_heads, -1))
+
+        past = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+        visible = past.repeat(batch, kv_heads, 1, 1)                        # (B, Hk, L, L)
+        dense = min(length, max(self.prompt, heavy + recent))
+        scores = logits(0, dense).masked_fill(~past[:dense, :dense], float("-inf")).softmax(
+            -1).sum(-2).mean(2)                                             # (B, Hk, dense)
+        stay = survivors(scores, heavy, recent)
+        tokens, scores = stay, scores.gather(2, stay)                       # (B, Hk, n)
+        for first in range(dense, length, ROWS_AT_ONCE):
+            stop = min(first + ROWS_AT_ONCE, length)
+            read, tokens, scores = self._evicting_rows(q)(logits(first, stop), tokens, scores,
+                                                          first, recent)
+            visible[:, :, first:stop] = False
+            visible[:, :, first:stop].scatter_(3, read, True)
+        return visible.repeat_interleave(heads // kv_heads, dim=1)
+
+    def _evicting_rows(self, q: Tensor) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+        if self.backend == "dense" or (self.backend == "auto" and not fused(q)):
+            return evicting_rows
+        require_triton()
+        # triton exists for Linux only
+        from cca_lab.attention.kernels.eviction import triton_evicting_rows
+
+        return triton_evicting_rows
 
     def budget(self, prompt: int | None = None) -> tuple[int, int]:
         """Return how many heavy and recent tokens are kept for a prompt of that length."""
@@ -141,14 +164,52 @@ def evict_loops(scores: dict[int, float], heavy: int, recent: int) -> None:
         del scores[token]
 
 
-def evict(kept: Tensor, scores: Tensor, heavy: int, recent: int, row: int) -> Tensor:
-    """Return the tokens kept after a row, bool (B, Hk, L), from those before and their scores."""
-    extra = int(kept[0, 0].sum()) - heavy - recent  # all heads keep equally many tokens
-    if extra <= 0:
-        return kept.clone()
-    older = torch.arange(kept.shape[-1], device=kept.device) <= row - recent
-    lightest_first = scores.masked_fill(~(kept & older), float("inf")).argsort(dim=-1, stable=True)
-    return kept.scatter(-1, lightest_first[..., :extra], False)
+def evicting_rows(logits: Tensor, tokens: Tensor, scores: Tensor, first: int,
+                  recent: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Let rows attend and evict one after the other, each with the entries of its cache alone.
+
+    Args:
+        logits: (B, Hk, H/Hk, R, N), of R rows with the tokens up to the last of them.
+        tokens: those that are kept before the first row, (B, Hk, n), in the order of time.
+        scores: theirs, (B, Hk, n).
+        first: number of the first row.
+        recent: last tokens that stay.
+
+    Returns:
+        Tokens that each row reads, (B, Hk, R, n + 1); then tokens and scores after the last row.
+    """
+    entries, read = tokens.shape[2], []
+    for row, of_row in enumerate(logits.unbind(3), first):
+        tokens = F.pad(tokens, (0, 1), value=row)
+        seen = tokens[:, :, None].expand(-1, -1, of_row.shape[2], -1)
+        weights = of_row.gather(3, seen).softmax(-1).mean(2)                # (B, Hk, n + 1)
+        scores = F.pad(scores, (0, 1)) + weights
+        read.append(tokens)
+        stay = survivors(scores, entries - recent, recent)
+        tokens, scores = tokens.gather(2, stay), scores.gather(2, stay)
+    return torch.stack(read, dim=2), tokens, scores
+
+
+def survivors(scores: Tensor, heavy: int, recent: int) -> Tensor:
+    """Return the places of the entries that stay, in order: the last, and others with high scores.
+
+    Of equal scores the older entry goes.
+
+    Args:
+        scores: (B, Hk, n), of entries in the order of time.
+        heavy, recent: entries that stay.
+
+    Returns:
+        (B, Hk, min(n, heavy + recent)), int64.
+    """
+    extra = max(0, scores.shape[2] - heavy - recent)
+    places = torch.arange(scores.shape[2] - extra, device=scores.device)
+    older = scores[..., : scores.shape[2] - recent]
+    if extra == 1:  # argmin returns the first of equal ones
+        return places + (places >= older.argmin(dim=-1, keepdim=True))
+    heaviest = older.argsort(dim=-1, stable=True)[..., extra:].sort(dim=-1).values
+    last = places[places.shape[0] - min(recent, places.shape[0]):] + extra
+    return torch.cat([heaviest, last.expand(*heaviest.shape[:2], -1)], dim=-1)
 
 
 def tokens_kept(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, int]:

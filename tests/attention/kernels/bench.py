@@ -57,7 +57,8 @@ def guarded_outputs():
     def new_output(shape, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         shape, dtype = torch.Size(shape), dtype or like.dtype
         room = torch.full((shape.numel() + 2 * GUARD,), SENTINEL, dtype=dtype, device=like.device)
-        room[GUARD : GUARD + shape.numel()] = float("nan")
+        poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
+        room[GUARD : GUARD + shape.numel()] = poison
         rooms.append(room)
         return room[GUARD : GUARD + shape.numel()].view(shape)
 

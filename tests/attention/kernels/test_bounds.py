@@ -7,6 +7,7 @@ import torch
 
 from cca_lab.attention.kernels import (
     decode,
+    eviction,
     interval_backward,
     interval_forward,
     lessons,
@@ -17,6 +18,7 @@ from cca_lab.attention.kernels.tile_language import Argument
 from tests.attention.kernels import (
     sanitizer,
     test_decode,
+    test_eviction,
     test_interval,
     test_pooling,
     test_vertical_slash,
@@ -65,15 +67,17 @@ def taught() -> None:
         lessons.causal_weights(guarded(torch.randn(length, length + 3)[:, :length]), 8)
 
 
-CAMPAIGNS = {decode: decoding, interval_backward: interval_attention,
-             interval_forward: interval_attention,
+CAMPAIGNS = {decode: decoding, eviction: test_eviction.check_rows,
+             interval_backward: interval_attention, interval_forward: interval_attention,
              lessons: taught, pooling_kernels: pooling, vertical_slash: vertical}
 KERNELS = {f"{module.__name__.rpartition('.')[2]}.{name}": (kernel, campaign)
            for module, campaign in CAMPAIGNS.items() for name, kernel in vars(module).items()
            if isinstance(kernel, type(lessons.causal_softmax))
            and kernel.fn.__module__ == module.__name__}
 HARMLESS = {("vertical_slash.attend_gathered",
-             1): "a lane without a column has column 0, whose entry exists"}
+             1): "a lane without a column has column 0, whose entry exists",
+            ("eviction.evicting_rows",
+             2): "a lane without an entry has token 0, whose logit exists"}
 PLANTED = [(name, number) for name, (kernel, _) in KERNELS.items()
            for number in range(sanitizer.masked_accesses(kernel))]
 

@@ -27,7 +27,7 @@ STATES = [
 ]
 STATES += [(name, OPTIONS[name][0]) for name in sorted(CACHES.keys() - dict(STATES).keys())
            # not H2O: its scores need weights that no fused kernel keeps
-           if "triton" in MECHANISMS[name].backends]
+           if "triton" in MECHANISMS[name].backends and name != "h2o"]
 
 
 def check_decoding(name: str, options: dict) -> None:

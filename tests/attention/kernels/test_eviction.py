@@ -1,0 +1,98 @@
+"""H2O's kernel: each row reads what the rows of the dense rung read, in float64."""
+
+import pytest
+import torch
+
+from cca_lab.attention.kernels.eviction import triton_evicting_rows
+from cca_lab.mechanisms import H2O
+from cca_lab.mechanisms.h2o.mechanism import evicting_rows
+from tests.attention.kernels import bench, sanitizer
+from tests.mechanisms.bench import inputs
+from tests.mutants.theory_forall import Slip
+
+KERNEL = "cca_lab.attention.kernels.eviction.evicting_rows"
+
+
+def drawn(entries: int, rows: int, recent: int, share: int, kv_heads: int = 2):
+    """Logits of rows behind `entries` + 5 tokens, the kept tokens and their scores, in float64."""
+    generator = torch.Generator().manual_seed(entries + rows)
+    first = entries + 5
+    logits = 3 * torch.randn(2, kv_heads, share, rows, first + rows, generator=generator,
+                                 dtype=torch.float64)
+    heavy = torch.stack([
+        torch.randperm(first - recent, generator=generator)[: entries - recent].sort().values
+        for _ in range(2 * kv_heads)]).view(2, kv_heads, -1)
+    last = torch.arange(first - recent, first).expand(2, kv_heads, -1)
+    kept = torch.cat([heavy, last], dim=2)
+    return logits, kept, torch.rand(kept.shape, generator=generator, dtype=torch.float64), first
+
+
+def same(logits, kept, scores, first: int, recent: int) -> None:
+    """The tokens of each row and of the cache after them, and the scores."""
+    wanted = evicting_rows(logits, kept, scores, first, recent)
+    with bench.guarded_outputs():
+        got = triton_evicting_rows(bench.guarded(logits.float()), kept.to(bench.DEVICE),
+                                   scores.float().to(bench.DEVICE), first, recent)
+    read, tokens, kept_scores = (x.cpu() for x in got)
+    assert torch.equal(read.sort(-1).values, wanted[0]), "tokens that rows read"
+    order = tokens.sort(-1)  # slots are in no order
+    assert torch.equal(order.values, wanted[1]), "tokens after the last row"
+    bench.assert_close(kept_scores.gather(-1, order.indices), wanted[2], "scores", torch.float32)
+
+
+def check_rows() -> None:
+    """Caches that fill a tile, leave lanes, and have room for one."""
+    for entries, rows, recent, share in ((5, 9, 2, 2), (7, 9, 0, 1), (8, 1, 8, 3), (1, 6, 0, 2),
+                                         (1, 6, 1, 1), (31, 40, 11, 2)):
+        same(*drawn(entries, rows, recent, share), recent)
+
+
+def check_equals() -> None:
+    """Scores that are equal bit for bit: the oldest leaves first."""
+    tokens = torch.arange(6).expand(1, 1, -1)
+    same(torch.zeros(1, 1, 1, 4, 10, dtype=torch.float64), tokens,
+         torch.zeros(1, 1, 6, dtype=torch.float64), 6, 2)
+
+
+@pytest.mark.parametrize("check", [check_rows, check_equals], ids=lambda check: check.__name__)
+def test_rows_read_what_the_dense_rung_reads(check):
+    check()
+
+
+@pytest.mark.parametrize("options", [{"heavy": 3, "recent": 2}, {"heavy": 0, "recent": 3},
+                                     {"heavy": 2, "recent": 1, "prompt": 19}], ids=str)
+def test_the_mechanism_chooses_the_same(options, monkeypatch):
+    """Through several launches, behind a prompt, in a text that ends before the first eviction."""
+    monkeypatch.setattr("cca_lab.mechanisms.h2o.mechanism.ROWS_AT_ONCE", 8)
+    for length in (1, 4, 30):
+        q, k, _ = inputs(length, heads=4, kv_heads=2, head_dim=8)
+        wanted = H2O(backend="dense", **options).kept(q, k, 3.0)
+        got = H2O(backend="triton", **options).kept(
+            *(x.float().to(bench.DEVICE) for x in (q, k)), 3.0)
+        assert torch.equal(got.cpu(), wanted)
+
+
+SLIPS = {
+    "a new token with the score of the one that left": (
+        check_rows, "score = tl.where(slot == free, 0.0, score)", "score = score"),
+    "scores of the last query head": (check_rows, "received += weights", "received = weights"),
+    "sums, not means, over query heads": (check_rows, "received / QUERIES_PER_KEY", "received"),
+    "recent tokens leave too": (check_rows, "used & (token <= first + row - recent)", "used"),
+    "one recent token too few": (check_rows, "(token <= first", "(token <= 1 + first"),
+    "of equal scores the youngest leaves": (
+        check_equals, "tl.min(tl.where(older & (score == lightest), token, first + rows), 0)",
+        "tl.max(tl.where(older & (score == lightest), token, 0), 0)"),
+    "the last slot taken for free": (check_rows, "kept = used & (slot != free)",
+                                     "kept = slot < entries"),
+    "logits of the row before": (check_rows, "* rows + row) * columns",
+                                 "* rows + tl.maximum(row - 1, 0)) * columns"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_is_caught(monkeypatch, slip):
+    check, right, wrong = SLIPS[slip]
+    made = Slip("", KERNEL, right, wrong)
+    monkeypatch.setattr(getattr(*made.place), "fn", made.made().fn)
+    with sanitizer.watched(), pytest.raises((AssertionError, IndexError)):
+        check()
