@@ -70,6 +70,7 @@ class Needles(SwappedStudy):
                                                 seed=self.seed, place=depth)
                  for length in lengths for depth in depths}
         start = time.perf_counter()
+        model.requires_grad_()  # autocast rounds such a weight once, and others at every use
         with answering(task.name, self.samples * len(cells)) as on_answer, \
                 autocast(self.precision, model.device):
             scores = {cell: answer_examples(model, tokenizer, examples, on_answer)

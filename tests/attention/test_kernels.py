@@ -11,8 +11,8 @@ from cca_lab.attention.fused import installed
 from cca_lab.files import repository
 
 FILES = ("test_interval.py", "test_pooling.py", "test_decode.py", "test_vertical_slash.py",
-         "test_eviction.py", "test_mechanisms.py", "test_caches.py", "test_lessons.py", "test_bounds.py",
-         "test_tracing.py", "test_tile_language.py", "test_both_interpreters.py")
+         "test_eviction.py", "test_mechanisms.py", "test_caches.py", "test_lessons.py",
+         "test_bounds.py", "test_tracing.py", "test_tile_language.py", "test_both_interpreters.py")
 
 
 # what runs the kernels, and what Python's path needs for it

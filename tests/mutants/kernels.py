@@ -63,7 +63,7 @@ def key_heads_exchanged(patch) -> None:
     """Query heads read another KV head than their own."""
     right = interval._TritonAttention.apply
     patch.setattr(interval._TritonAttention, "apply", lambda *args: right(
-        *args[:5], *(x.flip(1) for x in args[5:])))
+        *args[:4], *(x.flip(1) for x in args[4:])))
 
 
 INTERVAL = (future_visible, core_one_row_early, last_rows_forgotten, full_too_soon,

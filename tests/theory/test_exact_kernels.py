@@ -140,9 +140,9 @@ def check_interval(seed=0, heads=4, key_heads=2, rows=5, columns=9, features=10,
     table = torch.stack([random_table(rows, columns, intervals, draw.generator)
                          for _ in range(batch * heads)]).view(batch, heads, rows, intervals, 2)
     seen = sees(table, columns)
-    blocks = Blocks(*block, 1, 1)
+    blocks = [Blocks(*block, 1, 1)] * 3
     check(draw, (q, k, v), lambda *x: interval.triton_attention(
-        *x, table, SCALE, forward=blocks, backward=blocks),
+        *x, table, SCALE, blocks=blocks),
         lambda *x: attention(*x, seen, draw.scale), logs=(1,))
 
 
@@ -157,9 +157,9 @@ def check_sources(seed=0, rows=5, columns=(3, 7), counts=(1, 2), features=10, bl
               for sizes, heads in zip(zip(columns, counts, strict=True), (1, 4), strict=True)]
     seen = np.concatenate([np.broadcast_to(sees(*x), (1, 4, rows, x[1])) for x in zip(
         tables, columns, strict=True)], axis=-1)
-    blocks = Blocks(*block, 1, 1)
+    blocks = [Blocks(*block, 1, 1)] * 3
     check(draw, (q, *keys, *values), lambda q, *x: interval.triton_attention(
-        q, *halves(x), tables, SCALE, forward=blocks, backward=blocks),
+        q, *halves(x), tables, SCALE, blocks=blocks),
         lambda q, *x: attention(q, *(np.concatenate(y, axis=2) for y in halves(x)), seen,
                                 draw.scale), logs=(1,))
 

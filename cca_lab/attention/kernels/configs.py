@@ -26,14 +26,19 @@ class Blocks(NamedTuple):
 TABLES = {
     ("cuda", "forward"): {
         32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)
-    }, ("cuda", "backward"): {
+    }, ("cuda", "backward rows"): {
+        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)
+    }, ("cuda", "backward columns"): {
         32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)
     }, ("hip", "forward"): {
         32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)
-    }, ("hip", "backward"): {
+    }, ("hip", "backward rows"): {
+        32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)
+    }, ("hip", "backward columns"): {
         32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)
     },
 }
+KERNELS = ("forward", "backward rows", "backward columns")
 # float32 operands take twice the shared memory and are multiplied without tensor cores: smaller
 # tiles, one stage.
 SINGLE = Blocks(32, 32, 4, 1)
@@ -48,14 +53,14 @@ def padded(head_dim: int) -> int:
     return max(16, triton.next_power_of_2(head_dim))
 
 
-def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Blocks:
-    """Return the block sizes for a direction ("forward" or "backward") on "cuda" or "hip"."""
+def blocks_for(kernel: str, head_dim: int, itemsize: int, backend: str) -> Blocks:
+    """Return the block sizes of one of `KERNELS` on "cuda" or "hip"."""
     if head_dim > LARGEST_HEAD_DIM:
         raise ValueError(f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last "
                          "row of the table")
     if itemsize > 2:
         return SINGLE
-    table = TABLES[backend, direction]
+    table = TABLES[backend, kernel]
     return table[min(size for size in table if size >= head_dim)]
 
 

@@ -1,5 +1,6 @@
 """Interval attention on the Triton backend: the launches, and the gradients for autograd."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.intervals import TensorCache, minimum
 from cca_lab.attention.kernels import launch
-from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
+from cca_lab.attention.kernels.configs import KERNELS, Blocks, blocks_for, padded
 from cca_lab.attention.kernels.interval_backward import (
     interval_backward_columns,
     interval_backward_rows,
@@ -22,8 +23,7 @@ _BOUNDS = TensorCache()
 
 
 def triton_attention(q: Tensor, keys: Source, values: Source, intervals: Source, scale: float, *,
-                     forward: Blocks | None = None,
-                     backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
+                     blocks: Sequence[Blocks] | None = None) -> tuple[Tensor, Tensor]:
     """Compute `dense_attention` in one fused kernel, differentiable once through out and lse.
 
     Args:
@@ -32,18 +32,17 @@ def triton_attention(q: Tensor, keys: Source, values: Source, intervals: Source,
             where they lie.
         intervals: (b, h, L, n, 2); or those of each source, in its own columns.
         scale: as in `dense_attention`.
-        forward, backward: block sizes, which do not change the result; None takes the table's.
+        blocks: block sizes of each of `configs.KERNELS`, which do not change the result; None
+            takes the table's.
 
     Raises:
         ValueError: for a dtype, head dimension or device that the kernels do not support.
     """
     launch.check_tensor("q", q)
     shape = q.shape[-1], q.element_size(), launch.backend_name()
-    forward = forward or blocks_for("forward", *shape)
-    backward = backward or blocks_for("backward", *shape)
+    blocks = blocks or [blocks_for(kernel, *shape) for kernel in KERNELS]
     bounds = [bounds_of(x, q.device) for x in tensors_of(intervals)]
-    return _TritonAttention.apply(q, bounds, scale, forward, backward, *tensors_of(keys),
-                                  *tensors_of(values))
+    return _TritonAttention.apply(q, bounds, scale, blocks, *tensors_of(keys), *tensors_of(values))
 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
@@ -82,16 +81,16 @@ def limits_of_block(first: Any, columns: int, block: int) -> tuple[Any, Any]:
 
 class _TritonAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, bounds: list[Tensor], scale: float, blocks: Blocks,
-                backward_blocks: Blocks, *columns: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, bounds: list[Tensor], scale: float,
+                blocks: Sequence[Blocks], *columns: Tensor) -> tuple[Tensor, Tensor]:
         batch, heads, length, _ = q.shape
         out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
         sources = [_source(*x) for x in zip(*halves(columns), bounds, strict=True)]
-        interval_forward[(triton.cdiv(length, blocks.rows), batch * heads)](
+        interval_forward[(triton.cdiv(length, blocks[0].rows), batch * heads)](
             q, *_both(sources), out, lse, *q.stride(), *out.stride(), heads,
-            heads // columns[0].shape[1], length, scale * LOG2_E, **_constants(q, bounds, blocks))
+            heads // columns[0].shape[1], length, scale * LOG2_E, **_constants(q, bounds, blocks[0]))
         ctx.save_for_backward(q, out, lse, *columns)
-        ctx.bounds, ctx.scale, ctx.blocks = bounds, scale, backward_blocks
+        ctx.bounds, ctx.scale, ctx.blocks = bounds, scale, blocks[1:]
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -101,33 +100,33 @@ class _TritonAttention(torch.autograd.Function):
         refuse_second_derivative("attention on the Triton kernels")
         q, out, lse, *columns = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
-            return (None,) * (5 + len(columns))
+            return (None,) * (4 + len(columns))
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out.contiguous()
-        delta = (grad_out.float() * out.float()).sum(dim=-1)  # (B, H, L)
-        delta = delta if grad_lse is None else delta - grad_lse
-        grad_q, *grads = _launch_backward(q, columns, ctx.bounds, grad_out, lse, delta.contiguous(),
-                                          ctx.scale, ctx.blocks)
-        return grad_q, None, None, None, None, *grads
+        grad_lse = torch.zeros_like(lse) if grad_lse is None else grad_lse.contiguous()
+        grad_q, *grads = _launch_backward(q, columns, ctx.bounds, out, lse, grad_out, grad_lse,
+                                          ctx.scale, *ctx.blocks)
+        return grad_q, None, None, None, *grads
 
 
-def _launch_backward(q: Tensor, columns: list[Tensor], bounds: list[Tensor], grad_out: Tensor,
-                     lse: Tensor, delta: Tensor, scale: float, blocks: Blocks) -> list[Tensor]:
+def _launch_backward(q: Tensor, columns: list[Tensor], bounds: list[Tensor], out: Tensor,
+                     lse: Tensor, grad_out: Tensor, grad_lse: Tensor, scale: float,
+                     of_rows: Blocks, of_columns: Blocks) -> list[Tensor]:
     """Return the gradients of q and of the columns, contiguous."""
     batch, heads, length, _ = q.shape
     key_heads = columns[0].shape[1]
     parts = list(zip(*halves(columns), bounds, strict=True))
-    numbers, constants = (length, scale, scale * LOG2_E), _constants(q, bounds, blocks)
+    numbers, delta = (length, scale, scale * LOG2_E), launch.new_output(lse.shape, lse)
     grads = [launch.new_output(x.shape, x) for x in (q, *columns)]
     sources = [_source(*x) for x in parts]
-    interval_backward_rows[(triton.cdiv(length, blocks.rows), batch * heads)](
-        q, *_both(sources), grad_out, lse, delta, grads[0], *q.stride(), heads, heads // key_heads,
-        *numbers, **constants)
-    rows = [rows_of_columns(x, k.shape[2], blocks.columns) for k, _, x in parts]
+    interval_backward_rows[(triton.cdiv(length, of_rows.rows), batch * heads)](
+        q, *_both(sources), out, lse, grad_out, grad_lse, delta, grads[0], *q.stride(), heads,
+        heads // key_heads, *numbers, **_constants(q, bounds, of_rows))
+    rows = [rows_of_columns(x, k.shape[2], of_columns.columns) for k, _, x in parts]
     sources = [(*source, x, *_outer(x), grad_k.shape[2], grad_k, grad_v) for source, x, grad_k,
                grad_v in zip(sources, rows, *halves(grads[1:]), strict=True)]
     interval_backward_columns[(sum(x.shape[-1] for x in rows), batch * key_heads)](
         q, *_both(sources), grad_out, lse, delta, *q.stride(), key_heads, heads // key_heads,
-        *numbers, **constants)
+        *numbers, **_constants(q, bounds, of_columns))
     return grads
 
 

@@ -51,13 +51,13 @@ def gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
 def interval_backward_rows(
     Q, K, V, BOUNDS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn,
     stride_vd, stride_bb, stride_bh, K2, V2, BOUNDS2, stride_k2b, stride_k2h, stride_k2n,
-    stride_k2d, stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2h, DO, LSE,
-    DELTA, DQ,  # DO, DQ (B, H, L, D) and LSE, DELTA (B, H, L), contiguous
+    stride_k2d, stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2h, OUT, LSE,
+    DO, DLSE, DELTA, DQ,  # OUT, DO, DQ (B, H, L, D) and LSE, DLSE, DELTA (B, H, L), contiguous
     stride_qb, stride_qh, stride_qm, stride_qd, H, QUERIES_PER_KEY, L, scale, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     FIRST: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """dQ of a block of rows of one query head, from both sources as in the forward kernel."""
+    """dQ and delta of a block of rows of one query head, from both sources as in the forward."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     batch = (tl.program_id(1) // H).to(tl.int64)
     head = (tl.program_id(1) % H).to(tl.int64)
@@ -77,7 +77,10 @@ def interval_backward_rows(
     stored_at = (row_of_head + row_read)[:, None] * D + offset_d[None, :]
     do = tl.load(DO + stored_at, mask=inside, other=0.0)
     lse_log2 = tl.load(LSE + row_of_head + row_read) * 1.4426950408889634  # 1 / ln 2
-    delta = tl.load(DELTA + row_of_head + row_read)
+    out = tl.load(OUT + stored_at, mask=inside, other=0.0)
+    delta = tl.sum(do.to(tl.float32) * out.to(tl.float32), 1) - tl.load(DLSE + row_of_head
+                                                                        + row_read)
+    tl.store(DELTA + row_of_head + rows, delta, mask=rows < L)  # the column kernel reads it
     grad_q = tl.zeros([BLOCK_M, BLOCK_D], dtype=tl.float32)
     for interval in tl.static_range(INTERVALS):
         if interval == FIRST:  # this one and those after it are columns of the second source

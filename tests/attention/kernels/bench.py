@@ -83,7 +83,7 @@ def check_interval_attention(q: Tensor, k: Source, v: Source, intervals: Source,
     generator = torch.Generator().manual_seed(0)
     with guarded_outputs():
         out, lse = interval.triton_attention(inputs[0], *halves(inputs[1:]), tables, scale,
-                                             forward=blocks, backward=blocks)
+                                             blocks=[blocks] * 3)
         weights = [torch.randn(x.shape, generator=generator,
                                dtype=torch.float32).to(x) for x in (out, lse)]
         loss = (out.float() * weights[0].float()).sum() + (lse * weights[1]).sum()

@@ -89,6 +89,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="slips are planted in the interpreter only")
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_slip_is_caught(monkeypatch, slip):
     check, right, wrong = SLIPS[slip]

@@ -103,22 +103,21 @@ def test_a_source_that_no_row_sees_has_no_gradient(unseen):
     tables = [torch.full_like(x, 4) if index == unseen else x for index, x in enumerate(tables)]
     leaves = [x.to(bench.DEVICE).requires_grad_() for x in (q, *keys, *values)]
     keys, values = halves(leaves[1:])
-    blocks = {"forward": bench.SMALL, "backward": bench.SMALL}
-    out, _ = interval.triton_attention(leaves[0], keys, values, tables, 0.3, **blocks)
+    blocks = [bench.SMALL] * 3
+    out, _ = interval.triton_attention(leaves[0], keys, values, tables, 0.3, blocks=blocks)
     _, *grads = torch.autograd.grad(out.square().sum(), leaves)
     of_keys, of_values = halves(grads)
     assert not of_keys[unseen].any() and not of_values[unseen].any()
     assert of_keys[1 - unseen].any() and of_values[1 - unseen].any()
     seen = (x[1 - unseen] for x in (keys, values, tables))
-    assert torch.equal(out, interval.triton_attention(leaves[0], *seen, 0.3, **blocks)[0])
+    assert torch.equal(out, interval.triton_attention(leaves[0], *seen, 0.3, blocks=blocks)[0])
 
 
 def test_large_logits_stay_finite():
     """Logits of thousands: rows still sum to 1, which V = 1 reads, and no gradient is NaN."""
     q, k, v, table = cca_case(50, 4, 6)
     leaves = [x.to(bench.DEVICE).requires_grad_() for x in (q, 1000 * k, torch.ones_like(v))]
-    out, lse = interval.triton_attention(*leaves, table, 1.0, forward=bench.SMALL,
-                                         backward=bench.SMALL)
+    out, lse = interval.triton_attention(*leaves, table, 1.0, blocks=[bench.SMALL] * 3)
     bench.assert_close(out, torch.ones(q.shape, dtype=torch.float64), "out", torch.float32)
     assert lse.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), leaves))

@@ -40,7 +40,7 @@ def check_interval() -> None:
     """The interval kernel on a causal text, against dense in float64."""
     x = [random(1, 1, 40, 16, seed=seed) for seed in range(3)]
     out, lse = triton_attention(*x, causal_intervals(40).to(bench.DEVICE), 0.4,
-                                forward=Blocks(16, 16, 4, 1))
+                                blocks=[Blocks(16, 16, 4, 1)] * 3)
     wanted = interval_attention(*(y.cpu().double() for y in x), causal_intervals(40), scale=0.4,
                                 backend="dense", return_lse=True)
     bench.assert_close(out, wanted[0], "out", torch.float32)
