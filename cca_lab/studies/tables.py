@@ -239,9 +239,9 @@ def peers() -> str:
                  [[*name, *row] for name, row in cells.items()]) + f"\n{'; '.join(notes)}.\n"
 
 
-def gpu(make: Callable[[Row], gpu_tables.Table]) -> str:
+def gpu(make: Callable[[Row], gpu_tables.Table], file: str = "gpu-h100.json") -> str:
     """Return a table of `study gpu`, as the command prints it."""
-    (study,) = results("gpu-h100.json")
+    (study,) = results(file)
     return table(*make(study["sections"])) + (
         "\n{gpu}, torch {torch}, triton {triton}, CUDA {cuda}.\n".format_map(study["machine"]))
 
@@ -480,8 +480,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "peers": peers, "real-model": partial(model, "model-smollm2.json"),
     "gpu-speed": partial(gpu, gpu_tables.speed_table),
     "gpu-rates": partial(gpu, gpu_tables.rate_table),
-    "gpu-decode": partial(gpu, gpu_tables.decode_table),
-    "gpu-model": partial(gpu, gpu_tables.model_table),
+    "gpu-decode": partial(gpu, gpu_tables.decode_table, "gpu-h100-first.json"),
+    "gpu-model": partial(gpu, gpu_tables.model_table, "gpu-h100-first.json"),
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept, "alike": alike,
     "kept-frontier": kept_frontier,
     "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}

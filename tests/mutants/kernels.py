@@ -177,8 +177,8 @@ def columns_dropped(patch) -> None:
 def ranges_not_merged(patch) -> None:
     """Each diagonal is a range of its own, so that tokens of two diagonals are read twice."""
     def wrong(offsets, width):
-        return torch.stack([-offsets, width - offsets], dim=-1), torch.full(offsets.shape[:2],
-                                                                            offsets.shape[-1])
+        return torch.stack([-offsets, width - offsets], dim=-1), torch.full(
+            offsets.shape[:2], offsets.shape[-1], device=offsets.device)
     patch.setattr(vertical_slash, "ranges_of", wrong)
 
 

@@ -1,7 +1,7 @@
 """Block sizes of the kernels by head dimension: a table, chosen by registers and shared memory.
 
-No search was run on a GPU. On an H100 the forward's tiles reach more than half of the peak, the
-backward's a fifth (`docs/results/gpu.md`).
+The backward's at head dim 128 were timed on an H100, ten or so for each kernel. There the forward
+reaches more than half of the peak, the backward two fifths (`docs/results/gpu.md`).
 """
 
 from typing import NamedTuple
@@ -20,16 +20,17 @@ class Blocks(NamedTuple):
 
 
 # NVIDIA: 128 rows amortise the loads of K and V; at head dim 128, eight warps halve the accumulator
-# of each thread. The backward holds two accumulators and four operands: 64 x 64 tiles (almost) fit
-# in registers. AMD: the 64 KiB of shared memory hold one stage; the backward at head dim 128 spills
-# kilobytes from 64 rows on.
+# of each thread. In the backward at head dim 128, eight warps share a tile that is long on the side
+# that stays in the program, rows for dQ and columns for dK and dV. Tiles of 64 x 64 took twice as
+# long, although the column kernel spills less with them. AMD: the 64 KiB of shared memory hold one
+# stage; the backward at head dim 128 spills kilobytes from 64 rows on.
 TABLES = {
     ("cuda", "forward"): {
         32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)
     }, ("cuda", "backward rows"): {
-        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)
+        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(128, 64, 8, 3)
     }, ("cuda", "backward columns"): {
-        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)
+        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 128, 8, 2)
     }, ("hip", "forward"): {
         32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)
     }, ("hip", "backward rows"): {

@@ -88,7 +88,8 @@ class _TritonAttention(torch.autograd.Function):
         sources = [_source(*x) for x in zip(*halves(columns), bounds, strict=True)]
         interval_forward[(triton.cdiv(length, blocks[0].rows), batch * heads)](
             q, *_both(sources), out, lse, *q.stride(), *out.stride(), heads,
-            heads // columns[0].shape[1], length, scale * LOG2_E, **_constants(q, bounds, blocks[0]))
+            heads // columns[0].shape[1], length, scale * LOG2_E,
+            **_constants(q, bounds, blocks[0]))
         ctx.save_for_backward(q, out, lse, *columns)
         ctx.bounds, ctx.scale, ctx.blocks = bounds, scale, blocks[1:]
         ctx.set_materialize_grads(False)

@@ -74,7 +74,7 @@ def test_a_choice_of_another_length(chosen_at):
 def test_the_future_cannot_matter():
     """Given the choice, other tokens after row 20 leave every output up to row 20 bit-equal."""
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
+    q, k, v = (torch.randn(1, 2, 40, 16, generator=generator).to(bench.DEVICE) for _ in range(3))
     mechanism = VerticalSlash(block=8, backend="triton", **OPTIONS)
     chosen = mechanism.select(q, k)
     changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
@@ -83,10 +83,10 @@ def test_the_future_cannot_matter():
 
 
 def test_what_the_kernel_does_not_do_is_refused():
-    q = torch.zeros(1, 1, 6, 16, requires_grad=True)
+    q = torch.zeros(1, 1, 6, 16, device=bench.DEVICE, requires_grad=True)
     with pytest.raises(ValueError, match="backend: got 'triton' for a gradient, wanted 'dense'"):
         VerticalSlash(backend="triton", **OPTIONS).attention(q, q, q)
-    blind = Choice(torch.zeros(1, 1, 1, dtype=torch.int64), torch.tensor([[[2, 3]]]))
+    blind = Choice(*(torch.tensor(x, device=bench.DEVICE) for x in ([[[0]]], [[[2, 3]]])))
     with pytest.raises(ValueError, match="nearest diagonal of some head is 2, wanted 0"):
         VerticalSlash(block=1, backend="triton", **OPTIONS).attention(*[q.detach()] * 3,
                                                                       selection=blind)

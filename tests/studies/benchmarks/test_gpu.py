@@ -14,6 +14,7 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.fused import installed
+from cca_lab.attention.kernels.configs import KERNELS
 from cca_lab.files import repository
 from cca_lab.studies.benchmarks.gpu import correctness as gpu_correctness
 from cca_lab.studies.benchmarks.gpu import model as gpu_model
@@ -34,17 +35,34 @@ needs_triton = pytest.mark.skipif(not installed(), reason="triton exists for Lin
 def ran(tmp_path_factory):
     """The folder after the command, in a process of its own: Triton reads its switch at import."""
     folder = tmp_path_factory.mktemp("gpu")
-    command = [sys.executable, "-m", "cca_lab", "study", "gpu", "--out", str(folder)]
-    run = subprocess.run(command, cwd=repository(), env=os.environ | {"TRITON_INTERPRET": "1"},
+    return folder, interpreted("--out", str(folder))
+
+
+def interpreted(*options: str) -> str:
+    """What the command prints under the interpreter."""
+    run = subprocess.run([sys.executable, "-m", "cca_lab", "study", "gpu", *options],
+                         cwd=repository(), env=os.environ | {"TRITON_INTERPRET": "1"},
                          capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
-    return folder, run.stdout
+    return run.stdout
+
+
+@needs_triton
+def test_tiles_are_searched_by_name_alone(tmp_path):
+    """All tiles of a kernel are timed, those of the table among them; nothing else runs."""
+    shown = interpreted("--section", "tiles", "--out", str(tmp_path))
+    (found,) = json.loads((tmp_path / "gpu.json").read_text())["sections"].values()
+    assert [(row["kernel"], row["of_table"]) for row in found["rows"]] == [
+        (kernel, of_table) for kernel in KERNELS for of_table in (True, False, False)]
+    assert all(row["seconds"] > 0 for row in found["rows"]) and "tiles of the kernels" in shown
+    assert not (tmp_path / "speed.json").exists()
 
 
 @needs_triton
 def test_every_section_ends_without_an_error(ran):
     found = json.loads((ran[0] / "gpu.json").read_text())
-    assert found["sizes"] == "toy" and list(found["sections"]) == list(gpu.LIMITS)
+    assert found["sizes"] == "toy"
+    assert list(found["sections"]) == [name for name in gpu.LIMITS if name not in gpu.ASKED_FOR]
     for name, section in found["sections"].items():
         assert section["error"] is None and section["rows"], f"{name}: {section['error']}"
         errors = [row for row in section["rows"] if "error" in row]
@@ -100,7 +118,14 @@ def test_without_gpu_and_interpreter_it_refuses_and_writes_nothing(tmp_path, mon
 
 
 def test_the_limits_together_stay_under_ten_minutes():
-    assert sum(limit + gpu.GRACE for limit in gpu.LIMITS.values()) <= 580
+    assert sum(limit + gpu.GRACE for name, limit in gpu.LIMITS.items()
+               if name not in gpu.ASKED_FOR) <= 580
+
+
+def test_a_section_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match="section: got 'sped', wanted one of correctness, speed"):
+        gpu.GpuBench(out=tmp_path / "out", section=("sped",)).run()
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("free", "layers"), [(20e9, 1), (80e9, 16), (150e9, 32)])

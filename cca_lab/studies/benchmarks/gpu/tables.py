@@ -35,7 +35,9 @@ def show(result: dict[str, Any]) -> None:
           row["tolerance_in_eps"], "yes" if row["right"] else "NO")
          for row in _rows(sections, "correctness")])
     for title, make in TABLES.items():
-        print_table(title, *make(sections))
+        columns, rows = make(sections)
+        if rows:
+            print_table(title, columns, rows)
     print_table(f"targets; {result['seconds']:.0f} s in all",
                 ("target", "L", "wanted", "got", "met"),
                 [(row["target"], row.get("length") or "-", row["wanted"],
@@ -89,11 +91,21 @@ def model_table(sections: dict[str, dict]) -> Table:
              for row in _rows(sections, "model")])
 
 
+def tiles_table(sections: dict[str, dict]) -> Table:
+    """Return milliseconds by kernel and tile, the fastest of a kernel first."""
+    rows = sorted(_rows(sections, "tiles"),
+                  key=lambda row: (row["kernel"], row["head_dim"], row["seconds"]))
+    return ["kernel", "head dim", "rows x columns", "warps", "stages", "ms", "in the table"], [
+        [row["kernel"], str(row["head_dim"]), f"{row['rows']} x {row['columns']}",
+         str(row["warps"]), str(row["stages"]), f"{1e3 * row['seconds']:.2f}",
+         "yes" if row["of_table"] else ""] for row in rows]
+
+
 TABLES: dict[str, Callable[[dict[str, dict]], Table]] = {
     "attention, ms by length (times as fast as SDPA)": speed_table,
     "attention, useful operations in T/s by length": rate_table,
     "one row against a cache, us by length": decode_table,
-    "layers of LLaMA2-7B": model_table}
+    "layers of LLaMA2-7B": model_table, "tiles of the kernels": tiles_table}
 
 
 def by_length(rows: list[dict[str, Any]], keys: tuple[str, str],
@@ -112,7 +124,7 @@ def draw(result: dict[str, Any], out: Path) -> list[Path]:
     from cca_lab.views.figures.caches import against_context
     from cca_lab.views.figures.costs import Point, roofline
 
-    speed, by_name = result["sections"]["speed"], drawn(_rows(result["sections"], "speed"))
+    speed, by_name = result["sections"].get("speed", {}), drawn(_rows(result["sections"], "speed"))
     device, files = result["machine"]["gpu"] or f"{result['machine']['cpu']}, interpreted", []
     most = max(map(len, by_name.values()), default=0)
     everywhere = {name: rows for name, rows in by_name.items() if len(rows) == most}
