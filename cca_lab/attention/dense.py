@@ -1,9 +1,11 @@
 """The dense backend: the whole (L, N) attention matrix, in memory that grows as L * N."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention.arguments import check_qkv, check_tensors, scale_of
+from cca_lab.attention.fused import needs_gradient
 from cca_lab.attention.intervals import visible_mask
 from cca_lab.attention.sources import Source, whole
 
@@ -84,7 +86,11 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
         row = (~visible.any(dim=-1)).nonzero()[0].tolist()
         raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or "
                          "more; let every row see itself")
-    weights, _ = masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))
+    scale = scale_of(scale, q.shape[-1])
+    if not needs_gradient(q, k, v):  # PyTorch's, which has no second derivative
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale,
+                                              enable_gqa=True)
+    weights, _ = masked_matrix(q, k, visible, scale)
     return weigh(weights, v).to(q.dtype)
 
 

@@ -45,6 +45,8 @@ FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in
 DOCUMENT = ("A", "map", "drawn", "by", "first name", "surname", "full stop", "line's end")
 # of SmolLM2's adapters beside kept heads: trained on the same tokens, with full attention
 CONTROLS = {"gates": "smollm2-full", "gain": "smollm2-full-long"}
+# those of the adapters trained alike that differ in more than the mechanism
+ALIKE = {"full": "full attention, the control", "grow": "the same cores, in groups that grew"}
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
 Row = dict[str, Any]
@@ -389,12 +391,11 @@ def kept() -> str:
     lengths = sorted({length for study in studies for length in study["lengths"]})
     rows = []
     for study in studies:
-        # of the base model, the heads are chosen by the command
-        untrained = {"full": "smollm2, full attention", "kept_heads": "kept-cca, untrained"}
-        name = study["model"] if study["model"] != "smollm2" else untrained[study["attention"]]
-        other = ", other wording" if "wording=" in study["task"] else ""
-        rows.append([name, study["task"].split(" ")[0] + other,
-                     *(_found([study], length) for length in lengths)])
+        name = study["model"]
+        if name == "smollm2":  # untrained
+            name = "smollm2, full attention" if study["attention"] == "full" else (
+                f"{sum(map(len, study['options']['kept']))} heads and {_other(study)}, untrained")
+        rows.append([name, _task(study), *(_found([study], length) for length in lengths)])
     first = studies[0]
     return table(["model", "task", *(f"{length} tokens" for length in lengths)], rows) + (
         "\nNumbers of 7 digits, or all five names of variable_tracking, each of them right, at "
@@ -405,15 +406,13 @@ def kept() -> str:
 def alike() -> str:
     """Return the table of SmolLM2's adapters trained alike: text and needles, over their seeds."""
     (study,) = results("lengths-alike-smollm2.json")
-    asked, others = results("alike-*.json"), {"full": "full attention, the control"}
-    texts: dict[str, list[list[float]]] = {}
+    asked = [each for each in results("alike-*.json") if _task(each) == "niah_multikey"]
+    others, texts = dict(ALIKE), dict[str, list[list[float]]]()
     for name, row in study["rows"].items():
         kind, _, seed = name.rpartition("-")
         if not kind:  # the base model
             continue
-        if kind not in others:
-            options = dict(row["options"]["others"])
-            others[kind] = label(mechanism_of(options.pop("name"), options).title, options)
+        others.setdefault(kind, _other(row))
         control = study["rows"][f"full-{seed}"]["perplexity"]
         texts.setdefault(kind, []).append([
             mine["value"] / full["value"]
@@ -430,6 +429,31 @@ def alike() -> str:
         f"\nPerplexity over the control's with the same seed, and its range over three seeds; "
         f"{study['windows']} windows of {study['length']} tokens. Needles at depths of 0 to 75 %, "
         f"20 for each seed that was asked; {asked[0]['precision']}.\n")
+
+
+def alike_tasks() -> str:
+    """Return the table of other tasks and wordings, by adapters trained alike with one seed."""
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for study in results("alike-*.json"):
+        if (task := _task(study)) != "niah_multikey":
+            kind = study["model"].split("-")[1]
+            cells.setdefault((task, ALIKE.get(kind) or _other(study)), []).append(study)
+    lengths = sorted({length for studies in cells.values() for length in studies[0]["lengths"]})
+    return table(["task", "in the other heads", *(f"{length} tokens" for length in lengths)],
+                 [[*names, *(_found(studies, length) for length in lengths)]
+                  for names, studies in sorted(cells.items())]) + (
+        "\nPrompts of which every answer is right, at depths of 0 to 75 %; one seed, bf16.\n")
+
+
+def _other(row: Row) -> str:
+    """Return the mechanism of the heads that are not kept, with its options."""
+    options = dict(row["options"]["others"])
+    return label(mechanism_of(options.pop("name"), options).title, options)
+
+
+def _task(study: Row) -> str:
+    """Return the task of `study needles`, and whether it was told in the other wording."""
+    return study["task"].split(" ")[0] + ", other wording" * ("wording=" in study["task"])
 
 
 def _found(studies: Sequence[Row], length: int) -> str:
@@ -483,6 +507,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gpu-decode": partial(gpu, gpu_tables.decode_table, "gpu-h100-first.json"),
     "gpu-model": partial(gpu, gpu_tables.model_table, "gpu-h100-first.json"),
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept, "alike": alike,
+    "alike-tasks": alike_tasks,
     "kept-frontier": kept_frontier,
     "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not installed(), reason="triton exists for Linux
 COMMITTED = results_folder() / "kernels.json"
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 FORWARD = ("interval_forward", "pooling_forward", "decode_split", "decode_merge",
-           "vertical_slash_forward", "evicting_rows")
+           "vertical_slash_forward", "h2o_rows")
 MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backward_columns",
                    "decode_split", "vertical_slash_forward")
 

@@ -1,7 +1,7 @@
 """Block sizes of the kernels by head dimension: a table, chosen by registers and shared memory.
 
-The backward's at head dim 128 were timed on an H100, ten or so for each kernel. There the forward
-reaches more than half of the peak, the backward two fifths (`docs/results/gpu.md`).
+The backward's on sm_90 at head dim 128 were chosen on an H100, where they halve its time: it
+reaches two fifths of the peak, the forward more than half (`docs/results/gpu.md`).
 """
 
 from typing import NamedTuple
@@ -20,25 +20,23 @@ class Blocks(NamedTuple):
 
 
 # NVIDIA: 128 rows amortise the loads of K and V; at head dim 128, eight warps halve the accumulator
-# of each thread. In the backward at head dim 128, eight warps share a tile that is long on the side
-# that stays in the program, rows for dQ and columns for dK and dV. Tiles of 64 x 64 took twice as
-# long, although the column kernel spills less with them. AMD: the 64 KiB of shared memory hold one
-# stage; the backward at head dim 128 spills kilobytes from 64 rows on.
+# of each thread. The backward holds two accumulators and four operands: 64 x 64 tiles (almost) fit
+# in registers, and in the 99 KiB of shared memory of many cards. AMD: the 64 KiB of shared memory
+# hold one stage; the backward at head dim 128 spills kilobytes from 64 rows on.
 TABLES = {
     ("cuda", "forward"): {
         32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)
-    }, ("cuda", "backward rows"): {
-        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(128, 64, 8, 3)
-    }, ("cuda", "backward columns"): {
-        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 128, 8, 2)
+    }, ("cuda", "backward"): {
+        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)
     }, ("hip", "forward"): {
         32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)
-    }, ("hip", "backward rows"): {
-        32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)
-    }, ("hip", "backward columns"): {
+    }, ("hip", "backward"): {
         32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)
     },
 }
+# H100 and H200, head dims over 64: eight warps share a tile that is long on the side that stays in
+# the program, rows for dQ and columns for dK and dV, though the column kernel spills more with it.
+HOPPER = {"backward rows": Blocks(128, 64, 8, 3), "backward columns": Blocks(64, 128, 8, 2)}
 KERNELS = ("forward", "backward rows", "backward columns")
 # float32 operands take twice the shared memory and are multiplied without tensor cores: smaller
 # tiles, one stage.
@@ -55,13 +53,17 @@ def padded(head_dim: int) -> int:
 
 
 def blocks_for(kernel: str, head_dim: int, itemsize: int, backend: str) -> Blocks:
-    """Return the block sizes of one of `KERNELS` on "cuda" or "hip"."""
+    """Return the block sizes of one of `KERNELS` on "cuda", "hip" or "sm_90"."""
     if head_dim > LARGEST_HEAD_DIM:
         raise ValueError(f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last "
                          "row of the table")
     if itemsize > 2:
         return SINGLE
-    table = TABLES[backend, kernel]
+    if backend == "sm_90":
+        if head_dim > 64 and kernel in HOPPER:
+            return HOPPER[kernel]
+        backend = "cuda"
+    table = TABLES[backend, kernel.split(" ")[0]]
     return table[min(size for size in table if size >= head_dim)]
 
 

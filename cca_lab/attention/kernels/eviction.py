@@ -18,7 +18,7 @@ from cca_lab.attention.kernels.language import tl, triton
 
 
 @triton.jit
-def evicting_rows(
+def h2o_rows(
     LOGITS, TOKENS, SCORES, READ,  # (P, G, R, N), (P, S) x 2, (P, R, S); P programs, S slots
     first, rows, columns, entries, recent,
     QUERIES_PER_KEY: tl.constexpr, SLOTS: tl.constexpr,
@@ -44,7 +44,8 @@ def evicting_rows(
         tl.store(READ + (pair * rows + row) * (entries + 1) + slot, token, mask=used)
         older = used & (token <= first + row - recent)
         lightest = tl.min(tl.where(older, score, float("inf")), 0)
-        leaves = tl.min(tl.where(older & (score == lightest), token, first + rows), 0)
+        # "not above" and not "equal": of scores that are NaN, one has to leave too
+        leaves = tl.min(tl.where(older & ~(score > lightest), token, first + rows), 0)
         free = tl.max(tl.where(used & (token == leaves), slot, 0), 0)
     # the free slot comes last again
     kept = used & (slot != free)
@@ -56,7 +57,6 @@ def evicting_rows(
 def triton_evicting_rows(logits: Tensor, tokens: Tensor, scores: Tensor, first: int,
                          recent: int) -> tuple[Tensor, Tensor, Tensor]:
     """Let rows attend and evict one after the other, see `h2o.mechanism.evicting_rows`."""
-    launch.check_device(logits)
     batch, kv_heads, queries_per_key, rows, columns = logits.shape
     entries = tokens.shape[2]
     free = (0, 1)
@@ -64,7 +64,7 @@ def triton_evicting_rows(logits: Tensor, tokens: Tensor, scores: Tensor, first: 
     scores = torch.nn.functional.pad(scores.float(), free)
     read = launch.new_output(torch.Size((batch, kv_heads, rows, entries + 1)), tokens)
     slots = triton.next_power_of_2(entries + 1)
-    evicting_rows[(batch * kv_heads,)](
+    h2o_rows[(batch * kv_heads,)](
         logits.float().contiguous(), tokens, scores, read, first, rows, columns, entries, recent,
         QUERIES_PER_KEY=queries_per_key, SLOTS=slots, num_warps=min(8, max(1, slots // 128)))
     return read.long(), tokens[..., :entries].long(), scores[..., :entries]

@@ -33,12 +33,13 @@ def check_device(x: Tensor) -> None:
 
 
 def backend_name() -> str:
-    """Return "cuda" or "hip", which selects block sizes; the interpreter has those of "cuda"."""
+    """Return "cuda", "hip" or "sm_90", which selects block sizes; "cuda" in the interpreter."""
     if INTERPRETED:
         return "cuda"
     from triton.runtime.driver import driver
 
-    return driver.active.get_current_target().backend
+    target = driver.active.get_current_target()
+    return "sm_90" if (target.backend, target.arch) == ("cuda", 90) else target.backend
 
 
 def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

@@ -30,10 +30,8 @@ HEAD_DIMS = (64, 128)
 # Allowed spills, in bytes of a thread, 0 elsewhere: the column kernel holds two accumulators and
 # four operands.
 SPILLS = {("interval_backward_columns", "sm_80", 64): 136,
-          ("interval_backward_rows", "sm_80", 128): 60,
-          ("interval_backward_columns", "sm_80", 128): 232,
           ("interval_backward_columns", "sm_90", 128): 484,
-          ("interval_backward_columns", "sm_100", 128): 628}
+          ("interval_backward_columns", "sm_100", 128): 152}
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class H2OState(Stored):
 
     def _evict(self) -> None:
         """Keep the budget: recent entries, and others with high scores."""
-        if self.key.shape[2] <= self.heavy + self.recent:
+        if self.key.shape[2] <= self.heavy + self.recent:  # copies nothing
             return
         kept = survivors(self.score, self.heavy, self.recent)
         self.score = self.score.gather(2, kept)

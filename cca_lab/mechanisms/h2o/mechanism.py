@@ -117,15 +117,17 @@ class H2O(Mechanism):
 
         past = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
         visible = past.repeat(batch, kv_heads, 1, 1)                        # (B, Hk, L, L)
-        dense = min(length, max(self.prompt, heavy + recent))
+        dense = max(self.prompt, heavy + recent)
+        if length <= dense:
+            return visible.repeat_interleave(heads // kv_heads, dim=1)
         scores = logits(0, dense).masked_fill(~past[:dense, :dense], float("-inf")).softmax(
             -1).sum(-2).mean(2)                                             # (B, Hk, dense)
         stay = survivors(scores, heavy, recent)
         tokens, scores = stay, scores.gather(2, stay)                       # (B, Hk, n)
+        of_rows = self._evicting_rows(q)
         for first in range(dense, length, ROWS_AT_ONCE):
             stop = min(first + ROWS_AT_ONCE, length)
-            read, tokens, scores = self._evicting_rows(q)(logits(first, stop), tokens, scores,
-                                                          first, recent)
+            read, tokens, scores = of_rows(logits(first, stop), tokens, scores, first, recent)
             visible[:, :, first:stop] = False
             visible[:, :, first:stop].scatter_(3, read, True)
         return visible.repeat_interleave(heads // kv_heads, dim=1)
@@ -136,7 +138,9 @@ class H2O(Mechanism):
         require_triton()
         # triton exists for Linux only
         from cca_lab.attention.kernels.eviction import triton_evicting_rows
+        from cca_lab.attention.kernels.launch import check_tensor
 
+        check_tensor("q", q)
         return triton_evicting_rows
 
     def budget(self, prompt: int | None = None) -> tuple[int, int]:
@@ -191,7 +195,7 @@ def evicting_rows(logits: Tensor, tokens: Tensor, scores: Tensor, first: int,
 
 
 def survivors(scores: Tensor, heavy: int, recent: int) -> Tensor:
-    """Return the places of the entries that stay, in order: the last, and others with high scores.
+    """Return which entries stay, in the order of time: the last, and others with high scores.
 
     Of equal scores the older entry goes.
 
@@ -202,14 +206,15 @@ def survivors(scores: Tensor, heavy: int, recent: int) -> Tensor:
     Returns:
         (B, Hk, min(n, heavy + recent)), int64.
     """
-    extra = max(0, scores.shape[2] - heavy - recent)
-    places = torch.arange(scores.shape[2] - extra, device=scores.device)
+    extra = scores.shape[2] - heavy - recent
+    index = torch.arange(scores.shape[2], device=scores.device).expand(*scores.shape[:2], -1)
+    if extra <= 0:
+        return index
     older = scores[..., : scores.shape[2] - recent]
     if extra == 1:  # argmin returns the first of equal ones
-        return places + (places >= older.argmin(dim=-1, keepdim=True))
+        return index[..., :-1] + (index[..., :-1] >= older.argmin(dim=-1, keepdim=True))
     heaviest = older.argsort(dim=-1, stable=True)[..., extra:].sort(dim=-1).values
-    last = places[places.shape[0] - min(recent, places.shape[0]):] + extra
-    return torch.cat([heaviest, last.expand(*heaviest.shape[:2], -1)], dim=-1)
+    return torch.cat([heaviest, index[..., older.shape[2]:]], dim=-1)
 
 
 def tokens_kept(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, int]:

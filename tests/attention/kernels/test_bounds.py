@@ -76,7 +76,7 @@ KERNELS = {f"{module.__name__.rpartition('.')[2]}.{name}": (kernel, campaign)
            and kernel.fn.__module__ == module.__name__}
 HARMLESS = {("vertical_slash.attend_gathered",
              1): "a lane without a column has column 0, whose entry exists",
-            ("eviction.evicting_rows",
+            ("eviction.h2o_rows",
              2): "a lane without an entry has token 0, whose logit exists"}
 PLANTED = [(name, number) for name, (kernel, _) in KERNELS.items()
            for number in range(sanitizer.masked_accesses(kernel))]

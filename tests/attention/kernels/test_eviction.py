@@ -5,12 +5,13 @@ import torch
 
 from cca_lab.attention.kernels.eviction import triton_evicting_rows
 from cca_lab.mechanisms import H2O
+from cca_lab.mechanisms.h2o import mechanism
 from cca_lab.mechanisms.h2o.mechanism import evicting_rows
 from tests.attention.kernels import bench, sanitizer
 from tests.mechanisms.bench import inputs
 from tests.mutants.theory_forall import Slip
 
-KERNEL = "cca_lab.attention.kernels.eviction.evicting_rows"
+KERNEL = "cca_lab.attention.kernels.eviction.h2o_rows"
 
 
 def drawn(entries: int, rows: int, recent: int, share: int, kv_heads: int = 2):
@@ -47,6 +48,12 @@ def check_rows() -> None:
         same(*drawn(entries, rows, recent, share), recent)
 
 
+def check_large() -> None:
+    """Logits of hundreds, whose exponentials overflow unless their maximum is subtracted."""
+    logits, *rest = drawn(7, 9, 2, 2)
+    same(logits + 200, *rest, 2)
+
+
 def check_equals() -> None:
     """Scores that are equal bit for bit: the oldest leaves first."""
     tokens = torch.arange(6).expand(1, 1, -1)
@@ -54,7 +61,8 @@ def check_equals() -> None:
          torch.zeros(1, 1, 6, dtype=torch.float64), 6, 2)
 
 
-@pytest.mark.parametrize("check", [check_rows, check_equals], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [check_rows, check_large, check_equals],
+                         ids=lambda check: check.__name__)
 def test_rows_read_what_the_dense_rung_reads(check):
     check()
 
@@ -63,13 +71,31 @@ def test_rows_read_what_the_dense_rung_reads(check):
                                      {"heavy": 2, "recent": 1, "prompt": 19}], ids=str)
 def test_the_mechanism_chooses_the_same(options, monkeypatch):
     """Through several launches, behind a prompt, in a text that ends before the first eviction."""
-    monkeypatch.setattr("cca_lab.mechanisms.h2o.mechanism.ROWS_AT_ONCE", 8)
+    monkeypatch.setattr(mechanism, "ROWS_AT_ONCE", 8)
     for length in (1, 4, 30):
-        q, k, _ = inputs(length, heads=4, kv_heads=2, head_dim=8)
+        q, k, _ = inputs(length, batch=2, heads=4, kv_heads=2, head_dim=8)
         wanted = H2O(backend="dense", **options).kept(q, k, 3.0)
-        got = H2O(backend="triton", **options).kept(
-            *(x.float().to(bench.DEVICE) for x in (q, k)), 3.0)
+        with monkeypatch.context() as patch:
+            patch.delattr(mechanism, "evicting_rows")  # the kernel has to do without
+            got = H2O(backend="triton", **options).kept(
+                *(x.float().to(bench.DEVICE) for x in (q, k)), 3.0)
         assert torch.equal(got.cpu(), wanted)
+
+
+def test_without_a_number_the_oldest_leaves_and_the_last_stay():
+    logits, kept, scores, first = drawn(5, 9, 2, 2)
+    logits[:, :, :, 3] = float("nan")
+    read, *_ = triton_evicting_rows(logits.float().to(bench.DEVICE), kept.to(bench.DEVICE),
+                                    scores.float().to(bench.DEVICE), first, 2)
+    for row in range(9):
+        for token in range(first + row - 2, first + row + 1):
+            assert (read[:, :, row] == token).any(-1).all()
+
+
+def test_double_precision_is_refused():
+    q, k, _ = inputs(9, head_dim=8)
+    with pytest.raises(ValueError, match="q: got torch.float64, wanted float16, bfloat16 or"):
+        H2O(heavy=2, recent=1, backend="triton").kept(q, k, 1.0)
 
 
 SLIPS = {
@@ -80,10 +106,12 @@ SLIPS = {
     "recent tokens leave too": (check_rows, "used & (token <= first + row - recent)", "used"),
     "one recent token too few": (check_rows, "(token <= first", "(token <= 1 + first"),
     "of equal scores the youngest leaves": (
-        check_equals, "tl.min(tl.where(older & (score == lightest), token, first + rows), 0)",
-        "tl.max(tl.where(older & (score == lightest), token, 0), 0)"),
+        check_equals, "tl.min(tl.where(older & ~(score > lightest), token, first + rows), 0)",
+        "tl.max(tl.where(older & ~(score > lightest), token, 0), 0)"),
     "the last slot taken for free": (check_rows, "kept = used & (slot != free)",
                                      "kept = slot < entries"),
+    "weights without the maximum": (check_large, "tl.exp(logits - tl.max(logits, 0))",
+                                    "tl.exp(logits)"),
     "logits of the row before": (check_rows, "* rows + row) * columns",
                                  "* rows + tl.maximum(row - 1, 0)) * columns"),
 }

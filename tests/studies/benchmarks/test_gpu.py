@@ -51,11 +51,19 @@ def interpreted(*options: str) -> str:
 def test_tiles_are_searched_by_name_alone(tmp_path):
     """All tiles of a kernel are timed, those of the table among them; nothing else runs."""
     shown = interpreted("--section", "tiles", "--out", str(tmp_path))
-    (found,) = json.loads((tmp_path / "gpu.json").read_text())["sections"].values()
-    assert [(row["kernel"], row["of_table"]) for row in found["rows"]] == [
+    (tiles,) = json.loads((tmp_path / "gpu.json").read_text())["sections"].values()
+    assert [(row["kernel"], row["of_table"]) for row in tiles["rows"]] == [
         (kernel, of_table) for kernel in KERNELS for of_table in (True, False, False)]
-    assert all(row["seconds"] > 0 for row in found["rows"]) and "tiles of the kernels" in shown
-    assert not (tmp_path / "speed.json").exists()
+    assert all(row["seconds"] > 0 for row in tiles["rows"]) and "tiles of the kernels" in shown
+    assert not (tmp_path / "speed.json").exists() and "right?" not in shown
+
+
+def test_sections_by_name_do_not_replace_those_of_another_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    (tmp_path / "gpu.json").write_text("{}")
+    with pytest.raises(ValueError, match="out: .* has a gpu.json, whose other sections would be"):
+        gpu.GpuBench(out=tmp_path, section=("decode",)).run()
+    assert (tmp_path / "gpu.json").read_text() == "{}"
 
 
 @needs_triton

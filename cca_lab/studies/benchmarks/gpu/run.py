@@ -52,6 +52,9 @@ class GpuBench(Study):
                 "gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a "
                 "GPU is, or with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
         sizes, out = self.sizes or (TOY if interpreted() else REAL), check_folder(Path(self.out))
+        if self.section and (out / "gpu.json").exists():
+            raise ValueError(f"out: {out.name} has a gpu.json, whose other sections would be lost; "
+                             "choose another folder")
         start, sections = perf_counter(), {}
         for name, limit in LIMITS.items():
             if name not in (self.section or LIMITS.keys() - ASKED_FOR):

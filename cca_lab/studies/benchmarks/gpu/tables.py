@@ -25,15 +25,16 @@ TARGETS = (
 def show(result: dict[str, Any]) -> None:
     """Print every section and the targets."""
     where, sections = result["machine"], result["sections"]
-    print_table(
-        f"{where['gpu'] or where['cpu']}, torch {where['torch']}, triton {where['triton']}, "
-        f"{result['sizes']} sizes: right?",
-        ("case", "dtype", "head_dim", "errors in eps", "allowed", "right"),
-        [(row["case"], row["dtype"], row["head_dim"],
-          ", ".join(f"{name} {_number(value, '.2f')}"
-                    for name, value in row["errors_in_eps"].items()),
-          row["tolerance_in_eps"], "yes" if row["right"] else "NO")
-         for row in _rows(sections, "correctness")])
+    if checked := _rows(sections, "correctness"):
+        print_table(
+            f"{where['gpu'] or where['cpu']}, torch {where['torch']}, triton {where['triton']}, "
+            f"{result['sizes']} sizes: right?",
+            ("case", "dtype", "head_dim", "errors in eps", "allowed", "right"),
+            [(row["case"], row["dtype"], row["head_dim"],
+              ", ".join(f"{name} {_number(value, '.2f')}"
+                        for name, value in row["errors_in_eps"].items()),
+              row["tolerance_in_eps"], "yes" if row["right"] else "NO")
+             for row in checked])
     for title, make in TABLES.items():
         columns, rows = make(sections)
         if rows:

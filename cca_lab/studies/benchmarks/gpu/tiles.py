@@ -56,7 +56,7 @@ def measure(sizes: Sizes, section: Section, kernel: str, head_dim: int) -> None:
         row = {"kernel": kernel, "head_dim": head_dim, **blocks._asdict(),
                "of_table": blocks == table[kernel]}
         if name in errors:
-            section.add(**row, error=errors[name])
+            section.add(case=f"{kernel}, head dim {head_dim}, {name}", error=errors[name], **row)
         else:
             seconds, spread = median_and_range(times[name])
             section.add(**row, seconds=seconds, range=spread)
