@@ -6,9 +6,15 @@ from functools import partial
 import pytest
 import torch
 from hypothesis import given, settings
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
-from cca_lab.attention import causal_intervals, count_pairs, interval_attention, visible_mask
+from cca_lab.attention import (
+    causal_intervals,
+    count_pairs,
+    interval_attention,
+    masked_attention,
+    visible_mask,
+)
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.intervals import TensorCache
@@ -34,6 +40,17 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @given(case=strategies.cases(most_rows=6, most_columns=7))
 def test_dense_equals_plain_python(case):
     bench.check_same(dense_attention, case, bench.loops)
+
+
+def test_a_mask_attends_alike_with_and_without_a_gradient():
+    """Without one it is PyTorch's operator, which has no second derivative; with one it has."""
+    q, k, v = (torch.randn(1, heads, 3, 2, dtype=torch.float64, requires_grad=True)
+               for heads in (2, 1, 1))
+    mask = torch.tensor([[1, 0, 0], [0, 1, 0], [1, 1, 1]]).bool()[None, None]
+    with torch.no_grad():
+        unrecorded = masked_attention(q, k, v, mask)
+    bench.assert_close(unrecorded, masked_attention(q, k, v, mask).detach(), "out")
+    assert gradgradcheck(lambda *x: masked_attention(*x, mask), (q, k, v))
 
 
 def test_full_causal_intervals_are_pytorchs_causal_attention():

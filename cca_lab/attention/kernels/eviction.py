@@ -11,6 +11,7 @@ is a mask for the attention after it.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention.kernels import launch
@@ -44,7 +45,7 @@ def h2o_rows(
         tl.store(READ + (pair * rows + row) * (entries + 1) + slot, token, mask=used)
         older = used & (token <= first + row - recent)
         lightest = tl.min(tl.where(older, score, float("inf")), 0)
-        # "not above" and not "equal": of scores that are NaN, one has to leave too
+        # not "equal": where scores are NaN, a token has to leave too
         leaves = tl.min(tl.where(older & ~(score > lightest), token, first + rows), 0)
         free = tl.max(tl.where(used & (token == leaves), slot, 0), 0)
     # the free slot comes last again
@@ -59,9 +60,7 @@ def triton_evicting_rows(logits: Tensor, tokens: Tensor, scores: Tensor, first: 
     """Let rows attend and evict one after the other, see `h2o.mechanism.evicting_rows`."""
     batch, kv_heads, queries_per_key, rows, columns = logits.shape
     entries = tokens.shape[2]
-    free = (0, 1)
-    tokens = torch.nn.functional.pad(tokens.int(), free)                        # (B, Hk, n + 1)
-    scores = torch.nn.functional.pad(scores.float(), free)
+    tokens, scores = F.pad(tokens.int(), (0, 1)), F.pad(scores.float(), (0, 1))  # (B, Hk, n + 1)
     read = launch.new_output(torch.Size((batch, kv_heads, rows, entries + 1)), tokens)
     slots = triton.next_power_of_2(entries + 1)
     h2o_rows[(batch * kv_heads,)](
