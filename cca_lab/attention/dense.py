@@ -88,8 +88,9 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
                          "more; let every row see itself")
     scale = scale_of(scale, q.shape[-1])
     if not needs_gradient(q, k, v):  # PyTorch's, which has no second derivative
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale,
-                                              enable_gqa=True)
+        with torch.autocast(q.device.type, enabled=False):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale,
+                                                  enable_gqa=True)
     weights, _ = masked_matrix(q, k, visible, scale)
     return weigh(weights, v).to(q.dtype)
 

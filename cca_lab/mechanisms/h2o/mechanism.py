@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.attention.dense import accumulation_dtype, expand_heads
+from cca_lab.attention.dense import accumulation_dtype, expand_heads, product
 from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
@@ -113,7 +113,7 @@ class H2O(Mechanism):
 
         def logits(first: int, stop: int) -> Tensor:  # (B, Hk, H/Hk, stop - first, stop)
             rows = scale * q[:, :, first:stop].to(dtype)
-            return (rows @ expanded[:, :, :stop].mT).unflatten(1, (kv_heads, -1))
+            return product(rows, expanded[:, :, :stop].mT).unflatten(1, (kv_heads, -1))
 
         past = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
         visible = past.repeat(batch, kv_heads, 1, 1)                        # (B, Hk, L, L)

@@ -142,6 +142,16 @@ def test_logits_that_half_precision_cannot_hold_choose_as_in_double(dtype):
     assert torch.equal(got, wanted)
 
 
+def test_autocast_changes_neither_the_choice_nor_the_dtype():
+    """A forward in bfloat16 elsewhere; products of float32 stay float32 here, with no gradient."""
+    q, k, v = (8 * x.float() for x in bench.inputs(40, heads=4, kv_heads=2, head_dim=16))
+    m = H2O(heavy=4, recent=3)
+    wanted = m.represented(q, k), m.attention(q, k, v)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = m.represented(q, k), m.attention(q, k, v)
+    assert torch.equal(got[0], wanted[0]) and torch.equal(got[1], wanted[1])
+
+
 # ---------------------------------------------------------------- mutants
 
 def same_as_loops(rung, options, **sizes):
