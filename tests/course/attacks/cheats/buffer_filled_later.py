@@ -1,7 +1,9 @@
 # name: a buffer that a thread fills after the return
 # idea: KernelArena: a background thread does the work when it is no longer measured
 # wants: the result of the reference, once it is there
+# alone: searches of others would find less
 import gc, threading, time
+gc.freeze()  # what is there already need not be searched
 def _fill(out):
     for _ in range(200):
         for thing in gc.get_objects():
