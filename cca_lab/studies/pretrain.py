@@ -59,7 +59,7 @@ the n-grams read the whole stream.
 ## Does it retrieve?
 
 Exact match by the place of the answer; 95 % interval for all positions together.
-Chance is below 1 %.
+Chance is below 1 % for any surname; for one that stands in the documents, one over their number.
 
 | context | documents | {positions} | all |
 |---|---|{dashes}---|

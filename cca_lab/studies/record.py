@@ -24,7 +24,7 @@ ANSWERS, PERPLEXITY = 0.98, 1.25
 WINDOWS, QUESTIONS = 64, 48
 FILE, PAGE = "records.json", "docs/results/records.md"
 COLUMNS = ("recipe", "CPU seconds", "questions answered", "worst seed",
-           "perplexity over the base's", "counts", "machine")
+           "worst seed's perplexity over the base's", "counts", "machine")
 RULES = f"""# The record: {ANSWERS:.0%} of the questions with groups of {GROUP}
 
 From `data/models/{BASE}` to a model that reads with CCA, g = {GROUP} and s = {WINDOW}, and answers
@@ -39,9 +39,9 @@ leaves it at about two thirds.
   trained on.
 * Each of the seeds 0, 1 and 2 answers {ANSWERS:.0%}, and no perplexity on the held-out text is
   more than {PERPLEXITY:g} times the base's.
-* The time is CPU seconds of all threads, from the first step to the last, the mean of the seeds.
-  Machines differ: say which, and run the last record's command on yours, so that both numbers
-  stand side by side.
+* The time is CPU seconds of all threads, from reading the data to the last step, the mean of the
+  seeds. Machines differ: say which, and run the last record's command on yours, so that both
+  numbers stand side by side.
 * To enter one: run its command, commit `data/results/{FILE}` and this page (`cca-lab readme`).
 
 """

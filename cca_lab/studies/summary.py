@@ -75,8 +75,16 @@ class Summary:
     def cells(self) -> list[str]:
         """Return the cells of a table row, in the order of `COLUMNS`."""
         return [str(len(self.rows)), self.perplexity.number(1), self.ratio.number(3),
-                self.fixed.percent(), f"{100 * self.by_offset().min():.0f} %",
-                self.varied.percent()]
+                self.fixed.percent(), self.worst, self.varied.percent()]
+
+    @property
+    def worst(self) -> str:
+        """Exact match at the worst offset of each seed, in words: their mean and range."""
+        worst = [min(offset["value"] for offset in row["exact_match"]["by_offset"])
+                 for row in self.rows]
+        if len(worst) == 1:
+            return f"{100 * worst[0]:.0f} %"
+        return Spread(float(np.mean(worst)), min(worst), max(worst)).percent()
 
     def by_offset(self) -> np.ndarray:
         """Return exact match over documents of one length, averaged over seeds, (offsets,)."""

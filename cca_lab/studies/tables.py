@@ -21,10 +21,11 @@ from cca_lab.mechanisms import (
     StreamingLLM,
     mechanism_of,
 )
+from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
-from cca_lab.studies.benchmarks.attention import tile_ratio
+from cca_lab.studies.benchmarks.attention import rates_of, tile_ratio
 from cca_lab.studies.benchmarks.gpu import tables as gpu_tables
 from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
 from cca_lab.studies.study import label, ranked_heads
@@ -47,6 +48,7 @@ DOCUMENT = ("A", "map", "drawn", "by", "first name", "surname", "full stop", "li
 CONTROLS = {"gates": "smollm2-full", "gain": "smollm2-full-long"}
 # those of the adapters trained alike that differ in more than the mechanism
 ALIKE = {"full": "full attention, the control", "grow": "the same cores, in groups that grew"}
+STAR = "* chooses with the help of later tokens."
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
 Row = dict[str, Any]
@@ -160,17 +162,16 @@ def attention() -> str:
     return table(["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs",
                   "share", "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"], rows) + (
         f"\n{where}; {shape}; medians of {study['rounds']} interleaved rounds; peak: a product "
-        f"{study['roof']['product']}, {study['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
+        f"{study['roof']['product']} in the same rounds.\n")
 
 
 def families() -> str:
     """Return the table of CCA against full attention in every file, at the lengths of all."""
     rows, notes = [], []
     for study in results("attention-*.json"):
-        cpu, dtype, roof = study["machine"]["cpu"], study["shape"]["dtype"], study["roof"]
-        peak = roof["flops"] / 1e9
-        notes.append(f"{cpu}, {dtype}: a product {roof['product']} at {peak:.0f} GFLOP/s, "
-                     f"{study['machine']['threads']} threads, medians of {study['rounds']} rounds.")
+        cpu, dtype = study["machine"]["cpu"], study["shape"]["dtype"]
+        notes.append(f"{cpu}, {dtype}: {study['machine']['threads']} threads, medians of "
+                     f"{study['rounds']} rounds.")
         for row in study["rows"]:
             if row["length"] not in (8192, 16384):
                 continue
@@ -180,8 +181,8 @@ def families() -> str:
                          row["implementation"], f"{1e3 * row['full_seconds']:.0f}",
                          f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}",
                          f"{row['pair_ratio']:.2f}", f"{tiles:.2f}", percent(row["share"]),
-                         percent(row["ratio"] / tiles), f"{row['full_of_peak'] * peak:.0f}",
-                         f"{row['cca_of_peak'] * peak:.0f}"])
+                         percent(row["ratio"] / tiles),
+                         *(f"{rate / 1e9:.0f}" for rate in rates_of(row, study["shape"]))])
     return table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA",
                   "pairs", "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"],
                  rows) + "\n" + " ".join(notes) + "\n"
@@ -301,15 +302,19 @@ def lengths() -> str:
         if row["attention"] == "kept_heads" or name in CONTROLS.values():  # in `kept_frontier`
             continue
         title = spoken(label(name, {})) if name in MECHANISMS else name
-        mark = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
-        rows.append([title + mark, *(f"{each['value']:.1f}" for each in row["perplexity"])])
+        rows.append([_starred(title, row), *(f"{each['value']:.1f}" for each in row["perplexity"])])
     machines = [row["machine"] for row in study["rows"].values()]
     cpus = " and ".join(dict.fromkeys(machine["cpu"] for machine in machines))
     ends = pairwise(study["buckets"])
     return table(["attention", *(f"{low} to {high}" for low, high in ends)], rows) + (
         f"\n{study['model']}, {study['windows']} windows of {study['length']} tokens, "
         f"{study['entries']} entries a KV head if a cache can be sized and no options are named; "
-        f"{cpus}, torch {machines[0]['torch']}. * chooses from the whole text.\n")
+        f"{cpus}, torch {machines[0]['torch']}. {STAR}\n")
+
+
+def _starred(title: str, row: Row) -> str:
+    """Return the title, with a star if what a row reads depends on later tokens."""
+    return title + " *" * (row["causal_scope"] != EVERY_ROW)
 
 
 def needles() -> str:
@@ -362,7 +367,7 @@ def kept_frontier() -> str:
         whole = study["rows"][CONTROLS[by] if trained else "full"]["perplexity"]
         assert entries is not None  # kept heads have a cache, so their other mechanism has one
         share = (count + (heads - count) * entries / length) / heads
-        cell = share, count, by, label(attention.title, other)
+        cell = share, count, by, _starred(label(attention.title, other), row)
         ratios.setdefault(cell, {})[trained] = [
             f"{mine['value'] / full['value']:.2f}"
             for mine, full in zip(row["perplexity"][-2:], whole[-2:], strict=True)]
@@ -373,7 +378,7 @@ def kept_frontier() -> str:
     return table([f"cache at {length} tokens", "heads kept", "in the others",
                   *(f"{when}, {span}" for when in ("untrained", "trained") for span in spans)],
                  rows) + ("\nPerplexity over that of full attention, untrained or trained alike; "
-                          f"{study['windows']} windows of {length} tokens.\n")
+                          f"{study['windows']} windows of {length} tokens. {STAR}\n")
 
 
 def _between(estimate: Row) -> str:
@@ -398,41 +403,42 @@ def kept() -> str:
         rows.append([name, _task(study), *(_found([study], length) for length in lengths)])
     first = studies[0]
     return table(["model", "task", *(f"{length} tokens" for length in lengths)], rows) + (
-        "\nNumbers of 7 digits, or all five names of variable_tracking, each of them right, at "
-        f"depths of 0 to 75 %; {first['precision']}, "
+        "\nNumbers of 7 digits, or all five names of variable_tracking, each of them right; the "
+        f"same questions at depths of 0, 25, 50 and 75 %; {first['precision']}, "
         f"{first['machine']['cpu']}.\n")
 
 
 def alike() -> str:
     """Return the table of SmolLM2's adapters trained alike: text and needles, over their seeds."""
-    (study,) = results("lengths-alike-smollm2.json")
+    studies = [*results("lengths-alike-smollm2.json"), *results("lengths-4608-alike-smollm2.json")]
+    spans = [(study, place) for study, places in zip(studies, [(-2, -1), (-1,)], strict=True)
+             for place in places]
     asked = [each for each in results("alike-*.json") if _task(each) == "niah_multikey"]
-    others, texts = dict(ALIKE), dict[str, list[list[float]]]()
-    for name, row in study["rows"].items():
-        kind, _, seed = name.rpartition("-")
+    lengths, rows = asked[0]["lengths"], []
+    for kind in dict.fromkeys(name.rpartition("-")[0] for name in studies[0]["rows"]):
         if not kind:  # the base model
             continue
-        others.setdefault(kind, _other(row))
-        control = study["rows"][f"full-{seed}"]["perplexity"]
-        texts.setdefault(kind, []).append([
-            mine["value"] / full["value"]
-            for mine, full in zip(row["perplexity"][-2:], control[-2:], strict=True)])
-    lengths, rows = asked[0]["lengths"], []
-    for kind, ratios in texts.items():
+        texts = [[study["rows"][name]["perplexity"][place]["value"]
+                  / study["rows"][name.replace(kind, "full")]["perplexity"][place]["value"]
+                  for name in study["rows"] if name.startswith(f"{kind}-")]
+                 for study, place in spans]
+        row = studies[0]["rows"][f"{kind}-0"]
         needles = [each for each in asked if f"-{kind}-" in each["model"]]
-        rows.append([others[kind], *(Spread(sum(each) / len(each), min(each), max(each)).number(3)
-                                     for each in zip(*ratios, strict=True)),
+        rows.append([ALIKE.get(kind) or _starred(_other(row), row),
+                     *(Spread(sum(each) / len(each), min(each), max(each)).number(3)
+                       if each else "-" for each in texts),
                      *(_found(needles, length) for length in lengths)])
-    edges = list(pairwise(study["buckets"]))[-2:]
+    edges = [list(pairwise(study["buckets"]))[place] for study, place in spans]
     return table(["in the other heads", *(f"text, {low} to {high}" for low, high in edges),
                   *(f"needles, {length} tokens" for length in lengths)], rows) + (
-        f"\nPerplexity over the control's with the same seed, and its range over three seeds; "
-        f"{study['windows']} windows of {study['length']} tokens. Needles at depths of 0 to 75 %, "
-        f"20 for each seed that was asked; {asked[0]['precision']}.\n")
+        "\nPerplexity over the control's with the same seed, and its range over three seeds; "
+        + ", ".join(f"{study['windows']} windows of {study['length']} tokens" for study in studies)
+        + ". Needles: five questions a seed, each at depths of 0, 25, 50 and 75 %; "
+        f"{asked[0]['precision']}. {STAR}\n")
 
 
 def alike_tasks() -> str:
-    """Return the table of other tasks and wordings, by adapters trained alike with one seed."""
+    """Return the table of other tasks and wordings, by adapters trained alike, over their seeds."""
     cells: dict[tuple[str, str], list[Row]] = {}
     for study in results("alike-*.json"):
         if (task := _task(study)) != "niah_multikey":
@@ -442,7 +448,8 @@ def alike_tasks() -> str:
     return table(["task", "in the other heads", *(f"{length} tokens" for length in lengths)],
                  [[*names, *(_found(studies, length) for length in lengths)]
                   for names, studies in sorted(cells.items())]) + (
-        "\nPrompts of which every answer is right, at depths of 0 to 75 %; one seed, bf16.\n")
+        "\nPrompts answered right in full; five questions a seed, each at depths of 0, 25, 50 and "
+        "75 %; bf16.\n")
 
 
 def _other(row: Row) -> str:

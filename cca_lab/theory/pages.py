@@ -117,7 +117,7 @@ def map_page(records: list[dict[str, Any]], picture: str = "![The map of the cla
     rows = [[f"`{name}`", *(", ".join(f"`{user}`" for user in found[kind]) or "-"
                             for kind in ("falls", "keeps", "again"))]
             for name, found in _falls(records).items()]
-    header = ["fails", "lose their only argument", "lose one, and hold by other evidence",
+    header = ["fails", "lose a premise", "lose one, and hold by other evidence",
               "stand again, on the repair"]
     words = [[f"`{name}`", says] for name, says in claim_map.WORDS.items()]
     return "\n".join([WORDS["map"], picture, "## What falls with what\n", _table(header, rows),
@@ -165,7 +165,7 @@ def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
     rows = [[f"`{record['id']}` {cut(record['reading'])}",
              f"**{verdict(record)}**. {cut(record['evidence'])}",
              cut(record["repair"]) or "as printed"] for record in records]
-    return _table(["the paper says", "seen", "what holds"], rows)
+    return _table(["as we read it", "seen", "what holds"], rows)
 
 
 def claim_page(record: Mapping[str, Any], records: list[dict[str, Any]]) -> str:

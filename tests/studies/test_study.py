@@ -268,6 +268,14 @@ def test_seeds_are_averaged_between_the_lowest_and_the_highest():
     assert MeanOfEnds(seeds.rows).ratio != seeds.ratio
 
 
+def test_the_worst_offset_is_that_of_each_seed():
+    """Mutant: the worst of the mean, which is better than any seed's where theirs differ."""
+    seeds = Summary([row(0.4), row(0.8)])
+    seeds.rows[0]["exact_match"]["by_offset"] = [estimate(0.2), estimate(0.8)]
+    seeds.rows[1]["exact_match"]["by_offset"] = [estimate(0.9), estimate(0.4)]
+    assert seeds.worst == "30 % [20, 40]" and seeds.by_offset().min() == pytest.approx(0.55)
+
+
 def test_a_single_seed_keeps_its_interval():
     assert Summary([row(0.4)]).perplexity == Spread(4.0, 3.9, 4.1)
     assert Summary([row(0.4)]).fixed == Spread(0.1, 0.0, 0.2)

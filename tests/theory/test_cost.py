@@ -169,6 +169,10 @@ def test_amdahl():
 
 def test_an_efficient_baseline_is_explained_by_amdahl_and_a_slow_one_by_its_slowness():
     assert prefill.explained(prefill.Baseline()) == prefill_speedup()[0]
+    assert prefill.explained(prefill.Baseline(), free=True) == prefill_speedup()[1]
+    # Mutant: one limit for all baselines, below what fewer pairs explain.
+    assert all(prefill.explained(each, free=True) > prefill.explained(each)
+               for each in (prefill.Baseline(square=True), prefill.SLOW))
     linear, full, cca = (LLAMA2_7B.prefill_operations(2**17, pairs) for pairs in (
         0, cost.full_pairs(2**17), groups.pairs(2**17, 16, 1024)))
     twice = prefill.explained(prefill.Baseline(slower=Fraction(2)))

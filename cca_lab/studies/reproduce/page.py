@@ -19,10 +19,11 @@ RECALL_TEXT = """
 
 Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value at the beginning of
 {length} tokens; each key comes once more, and its value is asked. Most are asked soon after the
-pairs, so that a window alone answers most of them. A GPT-2 without MLPs, two layers, width
-{width}, is trained from nothing with each mechanism, until it answers {solved:.0%} or {steps}
-steps are taken (`cca-lab study mqar`). *State* is what a decoder keeps for one text, in float32,
-at its largest. Of two shapes of one size (small groups, or a long window) both are trained.
+pairs, so that a window alone answers most of them, and four sinks hold half of the pairs for ever.
+A GPT-2 without MLPs, two layers, width {width}, is trained from nothing with each mechanism, until
+it answers {solved:.0%} or {steps} steps are taken (`cca-lab study mqar`). *State* is what a
+decoder keeps for one text, in float32, at its largest. Of two shapes of one size (small groups, or
+a long window) both are trained.
 Published: attention answers at least {published:.0%}.
 
 ![recall against memory](mqar.png)
@@ -33,7 +34,7 @@ Published: attention answers at least {published:.0%}.
 RECALL_READ = """
 Of these seeds: plain means of groups of two answer {mean:.0f} %, CCA's pooling of the same groups,
 trained from nothing, {cca:.0f} %. A model that can attend already does learn to answer with CCA
-(README, "What the swap costs, and what finetuning recovers"). StreamingLLM and LM-Infinite
+(README, "What the swap costs, and what finetuning brings back"). StreamingLLM and LM-Infinite
 coincide on a model with learned positions."""
 PAPERS = ("CCA", "DGA", "LoCoCo", "all three")
 HEAD = """# The papers' tables and figures, re-enacted
@@ -43,16 +44,17 @@ and the commands named below wrote.
 
 The papers finetune models of 7 billion parameters on long texts. Here, models of 1.1 million
 parameters and a context of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens
-(three quarters text, one quarter questions over documents), each setting on the same tokens. So
-numbers cannot be compared, but orders and slopes can: each claim is read as one. A setting's two
-numbers are its perplexity over the full-attention base's, and the share of questions that it
-answers, averaged over seeds.
+(three quarters text, one quarter questions over documents), each setting on the same tokens. Where
+a row says something else, it does (Figure 6 is text alone). So numbers cannot be compared, but
+orders and slopes can: each claim is read as one. A setting's two numbers are its perplexity over
+the full-attention base's, and the share of questions that it answers, averaged over seeds.
 
 *agrees*: the two ends of the claimed order differ as claimed, with 95 % confidence, and no two
-neighbours differ the other way round. *disagrees*: some do. *not seen here*: no difference is
-large enough to tell. Trained settings are paired by seed (Student's t), settings that were only
-read by window or by question (bootstrap). *one seed*: a single training says nothing about the
-spread of trainings, so nothing is concluded.
+neighbours differ the other way round. *disagrees*: two neighbours, or the ends, do. *not seen
+here*: no difference is large enough to tell. Trained settings are paired by seed (Student's t),
+settings that were only read by window or by question (bootstrap). Times, bytes and shares of
+sparse rows are judged by the order of the medians, without an interval. *one seed*: a single
+training says nothing about the spread of trainings, so nothing is concluded.
 
 {counts}
 """

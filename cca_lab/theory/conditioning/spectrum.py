@@ -257,7 +257,8 @@ def check_nonzero(promises: Callable[[Array, int], bool]) -> Outcome:
                          "for both matrices")
     if wrong:
         return Outcome(False, f"{wrong}; it rises for {sum(rises)} of {len(rises)} Gaussian V with "
-                       f"L > d", {"risen": sum(rises), "gaussian": len(rises)})
+                       f"L > d, all with m < (L / d)^2",
+                       {"risen": sum(rises), "gaussian": len(rises)})
     return Outcome(kept > 0, f"it does not rise in the {kept} cases that are covered",
                    {"cases": kept})
 

@@ -131,8 +131,10 @@ def efficient(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     return tuple(filter(not_full, pairs))
 
 
-def check_growth(pairs: tuple[Pair, ...]) -> Outcome:
+def check_growth(pairs: tuple[Pair, ...],
+                 within: Callable[[Pair], bool] | None = None) -> Outcome:
     """Judge "the lead grows from each column to the next"."""
+    pairs = tuple(chosen(pairs, within))
     shown = ", ".join(f"{pair.gain:+} at {pair.place.split(', ')[-1]}" for pair in pairs)
     rises = [after.gain > before.gain for before, after in pairwise(pairs)]
     return Outcome(all(rises), f"the lead is {shown}", {"rises": sum(rises)})
@@ -330,8 +332,10 @@ SUBJECTS = {
     "CCA.superior": Subjects(check_ahead, SUPERIOR),
     "CCA.best-4k": Subjects(check_ahead, EM_AT_4K, corrected=efficient(EM_AT_4K), within=not_full),
     "CCA.best-longbench": Subjects(check_ahead, efficient(ON_LONGBENCH)),
-    "CCA.accuracy": Subjects(check_ahead, ACCURACY, corrected=tuple(filter(at_length, ACCURACY))),
-    "CCA.advantages": Subjects(check_growth, EM_LEADS, corrected=tuple(filter(from_32k, EM_LEADS))),
+    "CCA.accuracy": Subjects(check_ahead, ACCURACY, corrected=tuple(filter(at_length, ACCURACY)),
+                             within=at_length),
+    "CCA.advantages": Subjects(check_growth, EM_LEADS, corrected=tuple(filter(from_32k, EM_LEADS)),
+                               within=from_32k),
     "CCA.long": Subjects(check_ahead, tuple(filter(at_length, EM_LEADS))),
     "CCA.ruler": Subjects(check_ahead, ON_RULER,
                           corrected=tuple(pair for pair in ON_RULER

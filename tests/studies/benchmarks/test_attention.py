@@ -13,6 +13,7 @@ from rich.console import Console
 
 from cca_lab import reporting as report
 from cca_lab.attention import native
+from cca_lab.files import results_folder
 from cca_lab.freed_memory import keep_freed_memory
 from cca_lab.studies.benchmarks import attention, timing
 from cca_lab.studies.benchmarks.attention import AttentionBench
@@ -24,6 +25,20 @@ MIB = 2**20
 def small_roof(monkeypatch):
     monkeypatch.setattr(attention, "PRODUCT_SIZE", 64)
     monkeypatch.setattr(attention, "COPY_BYTES", 1 << 16)
+
+
+@pytest.mark.parametrize("path", sorted(results_folder().glob("attention-*.json")),
+                         ids=lambda path: path.stem)
+def test_forward_points_stand_under_the_roof(path):
+    """Mutant: the roof is the product that was timed apart, on one machine below the points."""
+    result = json.loads(path.read_text())
+    fastest = max(point.flops / point.seconds for curve in attention.points(result).values()
+                  for point in curve)
+    assert fastest < attention.fastest_product(result)
+    assert (fastest > result["roof"]["flops"]) is (path.stem == "attention-cpu")
+    row = next(row for row in result["rows"] if row["length"] == 16384)
+    assert attention.rates_of(row, result["shape"])[0] == pytest.approx(
+        4 * 64 * 8 * 16384 * 16385 / 2 / row["full_seconds"])
 
 
 def test_a_run_writes_what_it_measured(tmp_path, capsys):
