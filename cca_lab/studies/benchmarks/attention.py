@@ -239,9 +239,11 @@ def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
 
 def rates_of(row: Mapping[str, Any], shape: Mapping[str, Any]) -> tuple[float, float]:
     """Return the useful operations a second of full attention and of CCA, from a measured row."""
-    full, cca = (useful_flops(pairs_of(row["length"], name), shape["batch"] * shape["heads"],
-                              shape["head_dim"], row["pass"])
-                 for name in (FULL, (row["implementation"], row["window"])))
+    length = row["length"]
+    full, cca = (useful_flops(pairs, shape["batch"] * shape["heads"], shape["head_dim"],
+                              row["pass"])
+                 for pairs in (length * (length + 1) // 2,
+                               groups.pairs(length, shape["group"], row["window"])))
     return full / row["full_seconds"], cca / row["cca_seconds"]
 
 

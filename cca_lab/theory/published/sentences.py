@@ -335,7 +335,7 @@ SUBJECTS = {
     "CCA.accuracy": Subjects(check_ahead, ACCURACY, corrected=tuple(filter(at_length, ACCURACY)),
                              within=at_length),
     "CCA.advantages": Subjects(check_growth, EM_LEADS, corrected=tuple(filter(from_32k, EM_LEADS)),
-                               within=from_32k),
+                               within=at_length),
     "CCA.long": Subjects(check_ahead, tuple(filter(at_length, EM_LEADS))),
     "CCA.ruler": Subjects(check_ahead, ON_RULER,
                           corrected=tuple(pair for pair in ON_RULER

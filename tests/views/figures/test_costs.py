@@ -59,12 +59,14 @@ def test_what_cannot_be_drawn_is_refused(draw, message):
         draw()
 
 
-def test_the_points_of_the_cpu_bench():
-    shape = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16}
+@pytest.mark.parametrize(("dtype", "itemsize"), [("float32", 4), ("bfloat16", 2)])
+def test_the_points_of_the_cpu_bench(dtype, itemsize):
+    """Mutant: four bytes for every dtype, which halves the intensity of bfloat16."""
+    shape = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": dtype}
     row = {"length": 40, "window": 16, "implementation": "blocked", "full_seconds": 2.0,
            "cca_seconds": 1.0}
     drawn = points({"shape": shape, "rows": [row | {"pass": "forward"},
                                              row | {"pass": "forward+backward"}]})
-    traffic = 4 * 8 * 40 * 64 * 4  # q, k, v, out
+    traffic = 4 * 8 * 40 * 64 * itemsize  # q, k, v, out
     assert drawn == {"full": [Point(8 * 820, 4 * 64 * 8 * 820, traffic, 2.0)],
                      "blocked, s = 16": [Point(8 * 685, 4 * 64 * 8 * 685, traffic, 1.0)]}
