@@ -237,13 +237,17 @@ def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
             "bandwidth_range": rates[COPY][1]}
 
 
+def seen_pairs(row: Mapping[str, Any], shape: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the pairs that a head of full attention and of CCA sees, of a measured row."""
+    length = row["length"]
+    return length * (length + 1) // 2, groups.pairs(length, shape["group"], row["window"])
+
+
 def rates_of(row: Mapping[str, Any], shape: Mapping[str, Any]) -> tuple[float, float]:
     """Return the useful operations a second of full attention and of CCA, from a measured row."""
-    length = row["length"]
     full, cca = (useful_flops(pairs, shape["batch"] * shape["heads"], shape["head_dim"],
                               row["pass"])
-                 for pairs in (length * (length + 1) // 2,
-                               groups.pairs(length, shape["group"], row["window"])))
+                 for pairs in seen_pairs(row, shape))
     return full / row["full_seconds"], cca / row["cca_seconds"]
 
 
@@ -258,15 +262,15 @@ def fastest_product(result: Mapping[str, Any]) -> float:
 def points(result: Mapping[str, Any]) -> dict[str, list[Point]]:
     """Return the forward measurements as points of the roofline, full attention first."""
     shape = result["shape"]
-    heads, head_dim, group = shape["batch"] * shape["heads"], shape["head_dim"], shape["group"]
+    heads, head_dim = shape["batch"] * shape["heads"], shape["head_dim"]
     curves: dict[str, dict[int, Point]] = {}
     for row in (row for row in result["rows"] if row["pass"] == PASSES[0]):
         length, window = row["length"], row["window"]
         traffic = least_bytes(length, length, heads, heads, head_dim,
                               getattr(torch, shape["dtype"]).itemsize)
-        for name, pairs, key in (("full", length * (length + 1) // 2, "full_seconds"),
-                                 (f"{row['implementation']}, s = {window}",
-                                  groups.pairs(length, group, window), "cca_seconds")):
+        for name, pairs, key in zip(("full", f"{row['implementation']}, s = {window}"),
+                                    seen_pairs(row, shape), ("full_seconds", "cca_seconds"),
+                                    strict=True):
             curves.setdefault(name, {})[length] = Point(
                 heads * pairs, useful_flops(pairs, heads, head_dim), traffic, row[key])
     return {name: list(by_length.values()) for name, by_length in curves.items()}

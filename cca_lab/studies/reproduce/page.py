@@ -44,10 +44,10 @@ and the commands named below wrote.
 
 The papers finetune models of 7 billion parameters on long texts. Here, models of 1.1 million
 parameters and a context of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens
-(three quarters text, one quarter questions over documents), each setting on the same tokens. Where
-a row says something else, it does (Figure 6 is text alone). So numbers cannot be compared, but
-orders and slopes can: each claim is read as one. A setting's two numbers are its perplexity over
-the full-attention base's, and the share of questions that it answers, averaged over seeds.
+(three quarters text, one quarter questions over documents), each setting on the same tokens; a row
+that differs says so, and Figure 6 trains on text alone. So numbers cannot be compared, but orders
+and slopes can: each claim is read as one. A setting's two numbers are its perplexity over the
+full-attention base's, and the share of questions that it answers, averaged over seeds.
 
 *agrees*: the two ends of the claimed order differ as claimed, with 95 % confidence, and no two
 neighbours differ the other way round. *disagrees*: two neighbours, or the ends, do. *not seen
