@@ -12,7 +12,7 @@ from cca_lab import files
 
 PACKAGE = "cca_lab"
 LIBRARY = {"attention", "mechanisms", "models", "tasks"}
-LEAVES = {"extras", "files", "freed_memory", "settings", "stored"}
+LEAVES = {"extras", "files", "freed_memory", "options", "settings", "stored"}
 # From the bottom up: a room imports itself and rooms of lower layers, none of its own layer.
 LAYERS = (LEAVES, {"attention", "tasks"}, {"mechanisms", "reporting"}, {"models"}, {"theory"},
           {"views"}, {"studies"}, {"course"}, {"cli"}, {"__init__", "__main__"})

@@ -1,0 +1,64 @@
+"""Options of commands: a dataclass or a function read from a command line by tyro.
+
+A field's or parameter's docstring is its help. An option that holds several values takes them in a
+row, `--group 8 4`. A nested dataclass adds its fields as options of their own.
+"""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from typing import Annotated, Any
+
+import tyro
+
+CONFIG = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
+
+
+def at_least(least: int) -> Any:
+    """Return the mark of an integer option that is `least` or more."""
+    def read(words: list[str]) -> int:
+        if (value := int(words[0])) < least:
+            raise ValueError(f"got {value}, wanted {least} or more")
+        return value
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1, metavar="INT", instance_from_str=read, is_instance=lambda each: type(each) is int,
+        str_from_instance=lambda each: [str(each)])
+
+
+def _finite(words: list[str]) -> float:
+    if not math.isfinite(value := float(words[0])):
+        raise ValueError(f"got {value}, wanted a finite number")
+    return value
+
+
+Count = Annotated[int, at_least(1)]
+Natural = Annotated[int, at_least(0)]
+Finite = Annotated[float, tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1, metavar="FLOAT", instance_from_str=_finite,
+    is_instance=lambda each: isinstance(each, int | float),
+    str_from_instance=lambda each: [str(each)])]
+
+
+def parsed(kind: Callable[..., Any], words: Sequence[str], command: str) -> Any:
+    """Return an instance of a dataclass, or the result of a function, for the words of a command.
+
+    Raises:
+        ValueError: in one line, for words that do not fit.
+        SystemExit: after `--help`.
+    """
+    message = io.StringIO()
+    try:
+        with redirect_stderr(message):
+            return tyro.cli(kind, args=list(words), prog=command, config=CONFIG)
+    except SystemExit as end:
+        if end.code:
+            raise ValueError(_line(message.getvalue())) from None
+        raise
+
+
+def _line(box: str) -> str:
+    """Return the words in the frame that tyro draws around an error."""
+    rows = [row.strip("│╭╮╰╯─ \t") for row in box.splitlines()]
+    return " ".join(row for row in rows if row)
