@@ -6,6 +6,7 @@ row, `--group 8 4`. A nested dataclass adds its fields as options of their own.
 
 import io
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from typing import Annotated, Any
@@ -48,6 +49,10 @@ def parsed(kind: Callable[..., Any], words: Sequence[str], command: str) -> Any:
         ValueError: in one line, for words that do not fit.
         SystemExit: after `--help`.
     """
+    options = Counter(word.partition("=")[0] for word in words if word.startswith("--"))
+    if twice := [name for name, times in options.items() if times > 1]:
+        raise ValueError(f"{twice[0]}: given {options[twice[0]]} times; give several values in a "
+                         "row, behind one")  # tyro would take the last without a word
     message = io.StringIO()
     try:
         with redirect_stderr(message):
