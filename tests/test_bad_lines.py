@@ -12,7 +12,7 @@ from tests.test_project import ROOT
 
 NUMBER = 150  # about a tenth of all
 SEED = "2026-11-27"
-LINE = Line(("study", "wire", "--gpus", "-1"), "--gpus", "-1")
+LINE = Line(("study", "gpu", "--gpus", "-1"), "--gpus", "-1")
 
 
 @pytest.mark.parametrize("outcome, problem", [

@@ -7,7 +7,7 @@ import typer
 from cca_lab.cli.command import Commands, Group
 from cca_lab.studies.registry import STUDIES
 
-WAS = {"bench": ("attention", "decode", "model", "wire", "gpu"),
+WAS = {"bench": ("attention", "decode", "model", "gpu"),
        "experiments": ("noise", "convergence", "lengths", "needles", "heads", "mqar")}
 
 

@@ -27,7 +27,6 @@ from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies.benchmarks.attention import rates_of, tile_ratio
 from cca_lab.studies.benchmarks.gpu import tables as gpu_tables
-from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
 from cca_lab.studies.study import label, ranked_heads
 from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries, swept
 from cca_lab.views.figures.caches import holdings
@@ -471,38 +470,6 @@ def _found(studies: Sequence[Row], length: int) -> str:
     return f"{hits} of {asked}" if asked else "-"
 
 
-def wire() -> str:
-    """Return the table of what travelled between processes, and of the largest error."""
-    (study,) = results("wire.json")
-    shape = study["shape"]
-    return table(*measured_table(study)) + (
-        f"\n{study['length']} tokens, group size {study['group']}, window {study['window']}, "
-        f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
-        f"sums over the processes, gloo; {study['machine']['cpu']}.\n")
-
-
-def wire_hidden() -> str:
-    """Return the table of how much of a slow link's time the local window's work hides."""
-    (study,) = results("wire.json")
-    return table(*hidden_table(study)) + (
-        f"\nThe same text and layer, two processes of one thread, zigzag; an exchange takes "
-        f"{1e3 * study['latency']:g} ms and its bytes; medians of {study['rounds']} interleaved "
-        f"rounds, of each the slower process; {study['machine']['cpu']}.\n")
-
-
-def wire_plan() -> str:
-    """Return the table of a long text on many machines, computed from measured rates."""
-    (study,) = results("wire.json")
-    shape, rates = study["planned_shape"], study["rates"]
-    return table(*planned_table(study)) + (
-        f"\n{study['tokens']} tokens, {shape['layers']} layers of {shape['heads']} query and "
-        f"{shape['kv_heads']} KV heads of {shape['head_dim']}, {shape['number']} bytes a number; "
-        f"links of {study['link'] / 1e3:g} GB/s. Attention at the rates in `{rates['file']}` "
-        f"({rates['cpu']}, {rates['threads']} threads, {rates['dtype']}, {rates['length']} "
-        f"tokens): {rates['cca'] / 1e9:.0f} and {rates['full'] / 1e9:.0f} GFLOP/s of visible "
-        "pairs.\n")
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "finding": finding, "models": models, "recovery": recovery, "variants": variants,
     "phases": phases,
@@ -515,7 +482,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept, "alike": alike,
     "alike-tasks": alike_tasks,
     "kept-frontier": kept_frontier,
-    "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}
+    "families": families}
 
 
 def marked_pages() -> list[Path]:
