@@ -14,7 +14,7 @@ Only = Annotated[str | None, typer.Option(metavar="ASSIGNMENT", help="One assign
                                           show_default="all")]
 Course = Annotated[Path | None, typer.Option("--course", help="The course's folder.",
                                              show_default="lab/ of the clone")]
-File = Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")]
+File = Annotated[Path, typer.Argument(help="A notebook of the course.")]
 Task = Annotated[str | None, typer.Option(help="One task, such as a5.2.", show_default="all")]
 Submitted = Annotated[Path, typer.Argument(metavar="FOLDER",
                                            help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")]
@@ -31,21 +31,17 @@ Unsafe = Annotated[bool, typer.Option("--unsafe", help="Grade without bubblewrap
                                       "submission owns this account: its files, and all marks.")]
 Feedback = Annotated[Path | None, typer.Option(help="Copy each student's page to FOLDER/STUDENT/.",
                                                metavar="FOLDER")]
-Zip = Annotated[Path | None, typer.Option(help="The zip to write.",
-                                          show_default="otter/ASSIGNMENT.zip in the course")]
-Part = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="Such as a5.")]
 Check = Annotated[bool, typer.Option("--check",
                                      help="Write nothing; fail if something is not current.")]
-Adapters = Annotated[bool, typer.Option("--adapters", help="Write adapters.py anew, too.")]
 
 
 @course.command()
-def check(file: File, only: Only = None, task: Task = None, folder: Course = None) -> int:
+def check(file: File, task: Task = None, folder: Course = None) -> int:
     """Check your own work, on the inputs that the notebook shows too."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    whole = front.check_file(file, folder or course_folder(), only, task)
+    whole = front.check_file(file, folder or course_folder(), task)
     return 0 if whole else 1
 
 
@@ -55,7 +51,7 @@ def grade(submitted: Submitted, out: Marks = None, only: Only = None, jobs: Jobs
           folder: Course = None) -> int:
     """Grade a class; what was graded before and did not change is kept.
 
-    Who is missing is told by students.csv in the course's folder, who is late by deadlines.csv.
+    Who is missing is told by students.csv in the course's folder.
     """
     from cca_lab.course import front
     from cca_lab.files import course_folder
@@ -79,13 +75,12 @@ def report(out: Graded, gradebook: Gradebook = None, feedback: Feedback = None,
 
 
 @course.command()
-def release(only: Only = None, check: Check = False, adapters: Adapters = False,
-            folder: Course = None) -> int:
+def release(only: Only = None, check: Check = False, folder: Course = None) -> int:
     """Make the notebooks that students open from the solved ones."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    current = front.make_release(folder or course_folder(), only, check=check, adapters=adapters)
+    current = front.make_release(folder or course_folder(), only, check=check)
     return 0 if current else 1
 
 
@@ -97,11 +92,3 @@ def solutions(only: Only = None, folder: Course = None) -> None:
 
     front.make_solutions(folder or course_folder(), only)
 
-
-@course.command()
-def otter(assignment: Part, out: Zip = None, folder: Course = None) -> None:
-    """Make an assignment's zip for otter-grader, such as on Gradescope."""
-    from cca_lab.course import front
-    from cca_lab.files import course_folder
-
-    front.make_otter(folder or course_folder(), assignment, out)
