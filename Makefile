@@ -16,13 +16,15 @@ VENV = .venv
 BIN = $(VENV)/bin
 LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
 
-.PHONY: help venv walkthrough quick test lab course site release doctor notebooks clean
+.PHONY: help venv walkthrough quick test test-all readers lab course site release doctor notebooks clean
 
 help:
 	@echo "make walkthrough   run the notebooks in order; results in build/walkthrough/index.html"
 	@echo "                   FROM=05 starts at a notebook, ONLY=05 runs one"
 	@echo "make quick         ruff, mypy and the quick tests, in less than two minutes; stops at the first failure"
-	@echo "make test          the same, then the other tests, notebooks included"
+	@echo "make test          every test that continuous integration runs, notebooks included"
+	@echo "make test-all      those, and the nightly ones: slow, and rarely broken"
+	@echo "make readers       what no notebook, exercise or documented command executes"
 	@echo "make lab           open JupyterLab on notebooks/mine: the notebooks to work in"
 	@echo "make course        what the course is, and the commands for students and teachers"
 	@echo "make site          the notebooks, ledger, course and documents as a site in build/site"
@@ -48,12 +50,16 @@ walkthrough: $(VENV)/.installed
 	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab walkthrough $(LIMITS)
 
 quick: $(VENV)/.installed
-	@echo "ruff, mypy and every test that is not marked slow; the first failure stops it."
-	@$(BIN)/python -m pytest -x $(SHARED) -m "not slow"
+	@$(BIN)/python -m pytest -x $(SHARED) -m "not slow and not nightly"
 
-test: quick
-	@echo "The tests that are marked slow: they train, compile, run notebooks and start programs."
-	@$(BIN)/python -m pytest $(SHARED) -m slow
+test: $(VENV)/.installed
+	@$(BIN)/python -m pytest $(SHARED) -m "not nightly"
+
+test-all: $(VENV)/.installed
+	@$(BIN)/python -m pytest $(SHARED)
+
+readers: $(VENV)/.installed
+	@$(BIN)/python -m tests.readers
 
 lab: $(VENV)/.installed
 	@$(BIN)/cca-lab notebooks --student notebooks/mine
