@@ -66,10 +66,10 @@ lab: $(VENV)/.installed
 	@$(BIN)/jupyter lab notebooks/mine
 
 course: $(VENV)/.installed
-	@echo "Ten assignments. Students open lab/release/; teachers read lab/README.md."
+	@echo "Eight assignments. Students open lab/release/; teachers read lab/README.md."
 	@echo "  $(BIN)/jupyter lab lab/release                     work on an assignment in JupyterLab"
-	@echo "  $(BIN)/cca-lab course check NOTEBOOK               check a notebook, or lab/adapters.py"
-	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/adapters.py, without Jupyter"
+	@echo "  $(BIN)/cca-lab course check NOTEBOOK               check a notebook"
+	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/a5.py, without Jupyter"
 	@echo "  $(BIN)/cca-lab course grade lab/submitted          grade a class: marks and pages in lab/marks"
 	@echo "  $(BIN)/cca-lab course solutions                    hints and solutions, folded, in lab/solutions"
 
@@ -77,7 +77,7 @@ site: $(VENV)/.installed
 	@$(BIN)/cca-lab site
 
 release: $(VENV)/.installed
-	@$(BIN)/cca-lab course release --adapters
+	@$(BIN)/cca-lab course release
 
 doctor: $(VENV)/.installed
 	@$(BIN)/cca-lab doctor

@@ -1,7 +1,7 @@
 """The `cca-lab` command: a table of functions and of settings that run, read by tyro.
 
-What a command needs is imported when it runs, so help is quick. Whatever goes wrong becomes one line
-on stderr, here and nowhere else.
+What a command needs is imported when it runs, so help is quick. Whatever goes wrong becomes one
+line on stderr, here and nowhere else.
 """
 
 import os
