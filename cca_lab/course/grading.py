@@ -295,7 +295,7 @@ def defines(node: ast.stmt) -> bool:
 def digest(folder: Path) -> str:
     """Return a hash of a submission's files and names; links are not followed."""
     total, files = hashlib.sha256(), 0
-    for root, below, names in os.walk(os.devnull if os.path.islink(folder) else folder):
+    for root, below, names in os.walk(os.devnull if folder.is_symlink() else folder):
         below.sort()
         if len(Path(root).parts) - len(folder.parts) > 10:
             below.clear()
