@@ -31,7 +31,8 @@ MISTAKES = {  # words; what the line says
     "an output in the model": ([*FINETUNE, "--out", "model/run"], "in the folder of the model"),
     "an output over the text": ([*FINETUNE, "--text", "text.txt", "--out", "text.txt"],
                                 "--out: text.txt is also --text"),
-    "an output that is a folder": (["evaluate", "--model", "model", "--out", "text"], "out: text is a folder"),
+    "an output that is a folder": (["evaluate", "--model", "model", "--out", "text"],
+                                   "out: text is a folder"),
     "an unknown mechanism": (["evaluate", "--model", "model", "--attention", "x"], "'x'"),
     "no owner": (["site", "--repository", "a/b/c"], "--repository: got 'a/b/c'"),
 }
