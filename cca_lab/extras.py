@@ -3,7 +3,8 @@
 from importlib.util import find_spec
 
 # Names as they are imported; pyproject.toml has the versions.
-EXTRAS = {"models": ("accelerate", "peft", "safetensors", "tokenizers", "transformers"),
+EXTRAS = {"models": ("accelerate", "pandas", "peft", "safetensors", "tabulate", "tokenizers",
+                     "transformers"),
           "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2",
                         "jupyter_client", "jupyterlab", "latex2mathml", "matplotlib", "nbclient",
                         "nbconvert", "nbformat", "seaborn", "traitlets"),
