@@ -265,8 +265,6 @@ def schedule(steps, last, warmup):
 WRONG = [
     Wrong("groups begin at the padding", "a10.1", "at = real[row]",
           "at = torch.ones(length, dtype=torch.bool)", {ALONE: 2}, "groups begin at the padding"),
-    Wrong("1 / sqrt(D) whatever arrives", "a10.1", "dim**-0.5 if scaling is None else scaling",
-          "dim**-0.5", {ONCE: 1}, "whatever the model"),
     Wrong("a scale of 0 is taken for none", "a10.1", "dim**-0.5 if scaling is None else scaling",
           "scaling or dim**-0.5", {ONCE: 1}, "whatever the model"),
     Wrong("padding behind reaches attend", "a10.1",
