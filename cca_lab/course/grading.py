@@ -19,14 +19,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any
 
 from cca_lab.course import sandbox
 from cca_lab.course.registry import ASSIGNMENTS, chosen
 from cca_lab.course.sandbox import STARTS, Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
 from cca_lab.files import replacing
-from cca_lab.stored import matches, read_json, read_text
+from cca_lab.stored import read_json, read_text
 
 LARGEST = 20 * 2**20  # bytes of a notebook
 CELLS = 1000  # of a notebook
@@ -48,44 +48,7 @@ NO_NAME = frozenset('<>"&`\\')  # pages of nbgrader show a student's name as HTM
 SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
 PACKAGE = Path(__file__).parents[1]
-Record = dict[str, Any]  # as `RecordFile` says
-
-
-class FindingFile(TypedDict):
-    """What one property earned, in a file of marks."""
-
-    name: str
-    points: float
-    earned: float
-    shown: bool
-    message: str
-    unwritten: bool
-
-
-class TaskFile(TypedDict):
-    """What one task earned, in a file of marks."""
-
-    id: str
-    title: str
-    points: float
-    read: float
-    earned: float
-    findings: list[FindingFile]
-
-
-class RecordFile(TypedDict):
-    """A file of marks: one student's assignment."""
-
-    student: str
-    assignment: str
-    status: Literal["graded", "refused", "failed", "absent"]
-    notes: list[str]
-    sandbox: str
-    points: float
-    read: float
-    earned: float
-    tasks: list[TaskFile]
-    key: NotRequired[str]  # of what was graded; none if grading failed
+Record = dict[str, Any]  # of one student's assignment: see `empty`, `task_record`, `grade_folder`
 
 
 class Refused(Exception):
@@ -510,16 +473,11 @@ def records(out: Path) -> list[Record]:
 
 
 def read_record(path: Path) -> Record | None:
-    """Return a record, or None if there is none; ValueError if it is not as it was written."""
+    """Return a record, or None if there is none; ValueError if the file is no JSON."""
     advice = "delete the file, and grade again"
     if not path.exists():
         return None
     record: Record = read_json(path, "marks", advice)
-    matches(record, RecordFile, str(path), advice)
-    for name, wanted in (("student", path.parent.name), ("assignment", path.stem)):
-        if record[name] != wanted:
-            raise ValueError(f"{path}: {name}: got {record[name]!r}, wanted {wanted!r}, by its "
-                             f"path; {advice}")
     return record
 
 
