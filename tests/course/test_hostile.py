@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -400,6 +401,19 @@ def test_no_message_carries_an_input_that_is_not_shown(tmp_path):
              "(20, 4, 5, 12)"]
     assert all(size in shown for size in told.replace("[", "]").split("]") if size.startswith("("))
     assert record["earned"] == 0
+
+
+@posix
+def test_no_note_comes_from_a_start_with_secret_inputs(tmp_path):
+    """The mutant that notes the errors of all starts prints what an earlier start has left."""
+    left = tmp_path / "left"
+    source = (f"from pathlib import Path\nif Path({str(left)!r}).exists():\n"
+              f"    raise ValueError('seen')\nPath({str(left)!r}).touch()\n")
+    submitted = handed_in.hand_in(tmp_path, "somebody", "a5", handed_in.filled("a5", {
+        "a5.1": source}))
+    record = grading.grade(replace(A5, tasks=A5.tasks[:1]), submitted, RELEASE, "a seed",
+                           kind="none")
+    assert left.exists() and "seen" not in json.dumps(record["notes"])
 
 
 @pytest.mark.parametrize("forgets", [True, False])
