@@ -204,8 +204,8 @@ SLIPS = {
         "LoCoCo's cache", f"{INDICES}fill", "min(left, size - filled)", "left"),
     "a segment that closes one token early": Slip(
         "LoCoCo's cache", f"{INDICES}fill", "filled + taken == size", "filled + taken >= size - 1"),
-    "M columns are too many": Slip(
-        "LoCoCo's cache", f"{INDICES}compresses", "columns > slots", "columns >= slots"),
+    "a memory twice as large": Slip(
+        "LoCoCo's cache", f"{INDICES}compresses", "columns > slots", "columns > 2 * slots"),
     "a block that is divided early": Slip(
         "DGA's cache", f"{INDICES}fill", "filled + taken == size", "filled + taken >= size - 1"),
     "a row that does not see itself": Slip(
