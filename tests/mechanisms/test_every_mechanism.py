@@ -249,7 +249,13 @@ def test_a_module_that_is_none_is_refused(name):
         MECHANISMS[name](**OPTIONS[name][0]).attention(*bench.inputs(), module="x")
 
 
-def test_blocks_longer_than_any_text_take_no_memory():
-    q, k, v = bench.inputs()
-    wide = MECHANISMS["vertical_slash"](vertical=1, slash=2, last=3, block=10**12)
-    bench.assert_close(wide.attention(q, k, v), wide.loops(q, k, v), "output")
+@pytest.mark.parametrize(("name", "options"), [
+    ("vertical_slash", {"vertical": 1, "slash": 2, "last": 3, "block": 10**12}),
+    ("block_sparse", {"block": 10**12}),
+    ("dga", {"choose": "blocks", "block": 10**12}),
+    ("cca", {"group": 10**12, "window": 4}),
+    ("lococo", {"slots": 10**12, "segment": 10**12})], ids=label)
+def test_sizes_above_any_text_take_no_memory(name, options):
+    """Dies: a table of DGA's block by its block, of which none is over."""
+    mechanism, tensors = MECHANISMS[name](**options), bench.inputs()
+    bench.assert_close(mechanism.attention(*tensors), mechanism.loops(*tensors), "output")

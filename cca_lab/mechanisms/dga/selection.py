@@ -182,6 +182,8 @@ def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: floa
 def focal_loops(queries: Tensor, keys: Tensor, rule: FocalRule, scale: float) -> list[int]:
     """Return the focal tokens of heads that choose together; queries, keys (heads, L, D)."""
     count, span = rule.spans(keys.shape[1])
+    if not count:
+        return []
     sampled = rule.rows(span)
     rows = list(range(span)) if sampled is None else sampled.tolist()
     focal: list[int] = []

@@ -146,7 +146,16 @@ class LoCoCo(Settings, Mechanism):
         return is_uncompressed(length, self)
 
     def new_module(self, config: Any) -> Compressor | None:
-        """Return the compressor of one attention layer, or None if no slot is a mixture."""
+        """Return the compressor of one attention layer, or None if no slot is a mixture.
+
+        Raises:
+            ValueError: for more slots than a text of the model has tokens, which would cost memory
+                and never be filled.
+        """
+        most = getattr(config, "max_position_embeddings", self.slots)
+        if self.slots > most:
+            raise ValueError(f"slots: got {self.slots}, wanted at most {most}, the positions of "
+                             "the model")
         head_dim = getattr(config, "head_dim",
                            None) or config.hidden_size // config.num_attention_heads
         mixed = self.convolved
