@@ -153,8 +153,7 @@ class Latency(Study):
     """
 
     length: int = option(LENGTH, "Tokens of the layer's text.", least=1, most=2**17)
-    rounds: int = option(5, "Interleaved rounds; each time is the median over them.",
-                         least=1, most=1000)
+    rounds: int = option(5, timing.ROUNDS, least=1, most=timing.MOST_ROUNDS)
     default_file = FILE
 
     def result(self) -> dict[str, Any]:
