@@ -12,6 +12,8 @@ from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, swap_attention
 from tests.models.test_context import CONFIGS, gradients, losses, model_of
 
+pytestmark = pytest.mark.nightly
+
 LENGTH = 61
 
 
