@@ -1,6 +1,7 @@
 """Text and parameters both spread over the same processes: context parallelism beside FSDP
 (`fully_shard`)."""
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
