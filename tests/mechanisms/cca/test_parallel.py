@@ -32,7 +32,7 @@ def bytes_of(case, ranks, rank):
     return found + case.rotary * 2 * case.dim * number * plan.tables.received(rank)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_processes_attend_as_one(ranks):
     """Outputs and gradients of every case, and the bytes; each mutant is found by some case."""
     results = run_in_processes(ranks, campaigns, CASES, MUTATED, MUTANTS)
