@@ -144,7 +144,7 @@ def _line_reporter(console: Console, title: str, total: float) -> Callable[[floa
             return
         last = now
         left = (now - start) * (total - done) / (done - first) if done > first else float("nan")
-        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} "
+        console.print(f"{title}  {min(100, 100 * done / total):3.0f} %  {text}  {now - start:.0f} "
                       f"s{_left(left)}", highlight=False)
     return report
 

@@ -21,6 +21,7 @@ from cca_lab.extras import advice
 from cca_lab.files import check_apart, check_file, check_folder
 from cca_lab.freed_memory import keep_freed_memory
 from cca_lab.models.recipe import Diverged
+from cca_lab.options import parsed
 from cca_lab.settings import LARGEST_WRITTEN, item_type, options_of
 
 HOME = re.compile(r"~[\w.-]*(/|$)")
@@ -111,6 +112,12 @@ def later(name: str, address: str, help: str) -> Any:
     """Return the command of settings that have `run`, "module:Class", imported only now."""
     module, _, kind = address.partition(":")
     settings = getattr(import_module(module), kind)
+    if not any(options_of(settings)):  # its options are read by tyro
+        def read(ctx: typer.Context) -> None:
+            parsed(settings, ctx.args, ctx.command_path).run()
+
+        return _made(name=name, callback=read, help=help, context_settings={
+            "ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
     parameters = list(_parameters(settings))
 
     def command(**values: Any) -> None:

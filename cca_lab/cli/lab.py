@@ -103,10 +103,10 @@ def checksums(write: Write = False) -> int:
 @app.command(hidden=True)
 def readme() -> None:
     """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
-    from cca_lab.studies import record, tables
+    from cca_lab.studies import tables
     from cca_lab.studies.reproduce import page
 
-    written = [*tables.write(), tables.draw(), page.write(), record.write()]
+    written = [*tables.write(), tables.draw(), page.write()]
     typer.echo(f"written: {', '.join(map(str, written))}")
 
 

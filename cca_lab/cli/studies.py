@@ -34,7 +34,7 @@ class Lab(Commands):
         ),
     }
     moved: ClassVar = {**{name: f"study {name}" for name in ("recover", "sweep", "compare",
-                                                             "reproduce", "record", "sparsity")},
+                                                             "reproduce", "sparsity")},
                        **{f"{old} {name}": f"study {name}" for old, names in WAS.items()
                           for name in names},
                        "kernels report": "study kernels"}
