@@ -47,10 +47,21 @@ STUDIES: dict[str, tuple[str, str]] = {
     "latency": ("cca_lab.studies.reproduce.measured:Latency",
                 "Measure a layer's forward pass for every group size, window and importance rate "
                 "of the papers."),
-    "wire": ("cca_lab.studies.benchmarks.wire:Wire",
-             "Count what travels when one text is spread over processes, here and planned."),
-    "gpu": ("cca_lab.studies.benchmarks.gpu.run:GpuBench",
+    "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
             "Check and time the kernels on one GPU, within ten minutes."),
     "kernels": ("cca_lab.studies.kernels:Kernels",
                 "Compile every kernel for each target, without a GPU, and show what it uses."),
+}
+
+# Commands of their own, whose options are settings too.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "pretrain": ("cca_lab.studies.pretrain:Pretrain",
+                 "Train a tokenizer and a small base model that reads and retrieves, and write its "
+                 "card."),
+    "finetune": ("cca_lab.studies.finetune:Finetune",
+                 "Swap a model's attention and finetune it on text and questions; Ctrl-C saves the "
+                 "run."),
+    "evaluate": ("cca_lab.studies.evaluate:Evaluate",
+                 "Measure perplexity and exact match of a model under any attention, and the "
+                 "answers to prompts."),
 }

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from torch import Tensor
 
 from cca_lab import models
-from cca_lab.files import check_file, held, new_result
+from cca_lab.files import check_file, held
 from cca_lab.mechanisms import KeptHeads, Mechanism
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.options import Natural
-from cca_lab.reporting import as_json, device, training_progress, write_figure, write_json
-from cca_lab.settings import check, option
+from cca_lab.reporting import as_json, device, training_progress, write_json
 from cca_lab.stored import read_json
 from cca_lab.tasks.corpus import Corpus, load_corpus
 
@@ -28,52 +27,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
 Report = Callable[[float, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """A measurement, its settings as fields; a subclass gives `result`, `show`, perhaps `draw`."""
-
-    out: Path | None = option(None, "JSON file to write.", output="file")
-    default_file: ClassVar[str] = ""  # below data/results; it may name fields: "heads-{name}.json"
-
-    def run(self) -> dict[str, Any]:
-        """Measure, write the file, draw the figure and print the table; return what is written."""
-        check(self)
-        out, figure = self.file, getattr(self, "figure", None)
-        if figure is not None and figure == out:
-            raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another "
-                             "name")
-        if figure is not None and figure.suffix.lower() != ".png":
-            raise ValueError(f"figure: got {figure}, wanted a name that ends in .png, as a PNG is "
-                             "written")
-        with nullcontext() if out is None else held(out):
-            result = as_json(self.result())  # shown and drawn is what is written
-            if out is not None:
-                write_json(out, result)
-        if figure is not None:
-            write_figure(figure, self.draw(result))
-        self.show(result)
-        return result
-
-    @cached_property
-    def file(self) -> Path | None:
-        """The file to write, after a check that it can be written."""
-        if self.out is None and not self.default_file:
-            return None
-        return check_file(self.out or new_result(self.default_file.format(self=self)))
-
-    def result(self) -> dict[str, Any]:
-        """Measure everything; return what is written."""
-        raise NotImplementedError
-
-    def draw(self, result: Mapping[str, Any]) -> Any:
-        """Return the figure of what is written."""
-        raise NotImplementedError
-
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print what is written as tables."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
