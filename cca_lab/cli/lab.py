@@ -136,10 +136,10 @@ def checksums(*, write: bool = False) -> int:
 
 def readme() -> None:
     """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
-    from cca_lab.studies import record, tables
+    from cca_lab.studies import tables
     from cca_lab.studies.reproduce import page
 
-    written = [*tables.write(), tables.draw(), page.write(), record.write()]
+    written = [*tables.write(), tables.draw(), page.write()]
     print(f"written: {', '.join(map(str, written))}")
 
 

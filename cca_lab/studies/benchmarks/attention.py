@@ -23,7 +23,6 @@ from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.options import Count
 from cca_lab.reporting import machine, write_figure
-from cca_lab.studies.benchmarks.results import cell, markdown, percent, result_file
 from cca_lab.studies.benchmarks.timing import (
     compared,
     copy_call,
@@ -35,6 +34,7 @@ from cca_lab.studies.benchmarks.timing import (
     ratios,
     useful_flops,
 )
+from cca_lab.studies.study import cell, markdown, percent, result_file
 
 if TYPE_CHECKING:  # what draws takes half a second to import
     from cca_lab.views.figures.costs import Point

@@ -35,14 +35,7 @@ from cca_lab.mechanisms.indices import core_count
 from cca_lab.reporting import device, machine, write_figure, write_json
 from cca_lab.studies.benchmarks import gpu_correctness
 from cca_lab.studies.benchmarks.flex import flex_call
-from cca_lab.studies.benchmarks.results import (
-    Section,
-    chosen,
-    markdown,
-    random_tensors,
-    result_file,
-    words,
-)
+from cca_lab.studies.benchmarks.results import Section, chosen, random_tensors, words
 from cca_lab.studies.benchmarks.timing import (
     copy_call,
     interleave,
@@ -51,6 +44,7 @@ from cca_lab.studies.benchmarks.timing import (
     synchronize,
     useful_flops,
 )
+from cca_lab.studies.study import markdown, result_file
 
 HEADS, HEAD_DIM, DTYPE = 32, 128, torch.bfloat16
 LENGTHS = (32768, 131072, 8192, 65536, 16384, 4096)  # those that may be left out last

@@ -22,8 +22,9 @@ from cca_lab import models
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.options import Count, Natural
 from cca_lab.reporting import device, device_name, machine, write_figure
-from cca_lab.studies.benchmarks.results import cell, chosen, markdown, result_file
+from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, peak_of, rotating, seconds
+from cca_lab.studies.study import cell, markdown, result_file
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel

@@ -30,13 +30,13 @@ from cca_lab.options import Count
 from cca_lab.reporting import machine
 from cca_lab.studies.benchmarks.attention import backends
 from cca_lab.studies.benchmarks.flex import flex_call
-from cca_lab.studies.benchmarks.results import cell, markdown, result_file
 from cca_lab.studies.benchmarks.timing import (
     interleave,
     median_and_range,
     ratios,
     useful_flops,
 )
+from cca_lab.studies.study import cell, markdown, result_file
 
 HEADS, HEAD_DIM, GROUP, WINDOW = 8, 64, 16, 256
 BLOCK = 64  # of SparseAttention, tokens
