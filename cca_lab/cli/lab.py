@@ -14,8 +14,9 @@ Only = Annotated[str | None, typer.Option("--only", help="The only notebook, suc
                                           show_default="all")]
 Folder = Annotated[Path | None, typer.Option("--folder", help="Folder that holds the notebooks.",
                                              show_default="notebooks/ of the clone")]
-Out = Annotated[Path, out_folder("Folder for the notebooks, pages and summary.")]
-Html = Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages too.")]
+Out = Annotated[Path, out_folder("Folder of the site.")]
+Pages = Annotated[bool, typer.Option("--pages/--no-pages", help="Write the site.")]
+Show = Annotated[bool, typer.Option("--show", help="Open the site in a browser.")]
 Student = Annotated[Path | None,
                     out_folder("Write the notebooks to work in to this folder: without outputs, "
                                "hints and solutions folded. Files that are there stay.")]
@@ -49,14 +50,29 @@ def native() -> None:
 
 
 @app.command()
-def walkthrough(start: Start = None, only: Only = None, out: Out = Path("build/walkthrough"),
-                html: Html = True, folder: Folder = None) -> int:
-    """Run the notebooks in order, and write pages and a summary."""
-    from cca_lab.files import notebooks_folder
+def walkthrough(start: Start = None, only: Only = None, out: Out = Path("build/site"),
+                pages: Pages = True, show: Show = False) -> int:
+    """Run the notebooks in order, compare their outputs, and write the site with what ran."""
+    from rich.console import Console
+
+    from cca_lab import files
+    from cca_lab.cli.site import first_page, of_models
+    from cca_lab.views.notebook_files import choose
+    from cca_lab.views.walkthrough import say
     from cca_lab.views.walkthrough import walkthrough as run
 
-    _build_native()
-    return run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
+    console, chosen = Console(), choose(files.notebooks_folder(), start, only)
+    if not pages:
+        _build_native()
+        return run(chosen, console)
+    from cca_lab.views.site import Site
+
+    with Site(files.repository(), out, extras=of_models()) as site:
+        _build_native()
+        say(console, "Writing the site, in less than a minute; pages of notebooks follow.")
+        site.build()
+        first_page(out, show=show)
+        return run(chosen, console, site.show)
 
 
 @app.command()
@@ -66,17 +82,21 @@ def notebooks(start: Start = None, only: Only = None, folder: Folder = None,
 
     Without it, run the committed ones in place (for maintainers).
     """
+    from rich.console import Console
+
     from cca_lab.course.release import build
     from cca_lab.files import notebooks_folder
+    from cca_lab.views.notebook_files import choose
     from cca_lab.views.walkthrough import refresh
 
+    source = folder or notebooks_folder()
     if student is not None:
-        new, left = build(folder or notebooks_folder(), student, start=start, only=only)
+        new, left = build(source, student, start=start, only=only)
         typer.echo(f"{student}: {len(new)} notebooks written"
                    + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
         return 0
     _build_native()
-    return refresh(folder or notebooks_folder(), start=start, only=only)
+    return refresh(choose(source, start, only), Console())
 
 
 def _build_native() -> None:
