@@ -16,13 +16,15 @@ VENV = .venv
 BIN = $(VENV)/bin
 LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
 
-.PHONY: help venv walkthrough quick test lab course site release doctor notebooks clean
+.PHONY: help venv walkthrough quick test test-all readers lab course site release doctor notebooks clean
 
 help:
 	@echo "make walkthrough   run the notebooks in order, compare, and open the site with what ran"
 	@echo "                   FROM=05 starts at a notebook, ONLY=05 runs one"
 	@echo "make quick         ruff, mypy and the quick tests, in less than two minutes; stops at the first failure"
-	@echo "make test          the same, then the other tests, notebooks included"
+	@echo "make test          every test that continuous integration runs, notebooks included"
+	@echo "make test-all      those, and the nightly ones: slow, and rarely broken"
+	@echo "make readers       what no notebook, exercise or documented command executes"
 	@echo "make lab           open JupyterLab on notebooks/mine: the notebooks to work in"
 	@echo "make course        what the course is, and the commands for students and teachers"
 	@echo "make site          the notebooks, ledger, course and documents as a site in build/site"
@@ -48,22 +50,26 @@ walkthrough: $(VENV)/.installed
 	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab walkthrough --show $(LIMITS)
 
 quick: $(VENV)/.installed
-	@echo "ruff, mypy and every test that is not marked slow; the first failure stops it."
-	@$(BIN)/python -m pytest -x $(SHARED) -m "not slow"
+	@$(BIN)/python -m pytest -x $(SHARED) -m "not slow and not nightly"
 
-test: quick
-	@echo "The tests that are marked slow: they train, compile, run notebooks and start programs."
-	@$(BIN)/python -m pytest $(SHARED) -m slow
+test: $(VENV)/.installed
+	@$(BIN)/python -m pytest $(SHARED) -m "not nightly"
+
+test-all: $(VENV)/.installed
+	@$(BIN)/python -m pytest $(SHARED)
+
+readers: $(VENV)/.installed
+	@$(BIN)/python -m tests.readers
 
 lab: $(VENV)/.installed
 	@$(BIN)/cca-lab notebooks --student notebooks/mine
 	@$(BIN)/jupyter lab notebooks/mine
 
 course: $(VENV)/.installed
-	@echo "Ten assignments. Students open lab/release/; teachers read lab/README.md."
+	@echo "Eight assignments. Students open lab/release/; teachers read lab/README.md."
 	@echo "  $(BIN)/jupyter lab lab/release                     work on an assignment in JupyterLab"
-	@echo "  $(BIN)/cca-lab course check NOTEBOOK               check a notebook, or lab/adapters.py"
-	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/adapters.py, without Jupyter"
+	@echo "  $(BIN)/cca-lab course check NOTEBOOK               check a notebook"
+	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/a5.py, without Jupyter"
 	@echo "  $(BIN)/cca-lab course grade lab/submitted          grade a class: marks and pages in lab/marks"
 	@echo "  $(BIN)/cca-lab course solutions                    hints and solutions, folded, in lab/solutions"
 
@@ -71,7 +77,7 @@ site: $(VENV)/.installed
 	@$(BIN)/cca-lab site
 
 release: $(VENV)/.installed
-	@$(BIN)/cca-lab course release --adapters
+	@$(BIN)/cca-lab course release
 
 doctor: $(VENV)/.installed
 	@$(BIN)/cca-lab doctor

@@ -6,13 +6,17 @@ row, `--group 8 4`. A nested dataclass adds its fields as options of their own.
 
 import io
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+HOME = re.compile(r"^(--[\w-]+=)?~(?=/)")  # a shell expands `--out ~/r`, but not `--out=~/r`
 CONFIG = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
 
 
@@ -49,6 +53,9 @@ def parsed(kind: Callable[..., Any], words: Sequence[str], command: str) -> Any:
         ValueError: in one line, for words that do not fit.
         SystemExit: after `--help`.
     """
+    words = [HOME.sub(lambda found: f"{found[1] or ''}{Path.home()}", word) for word in words]
+    if empty := [before for before, word in pairwise(["", *words]) if not word]:
+        raise ValueError(f"{empty[0]}: got an empty text; give a value, or leave the option out")
     options = Counter(word.partition("=")[0] for word in words if word.startswith("--"))
     if twice := [name for name, times in options.items() if times > 1]:
         raise ValueError(f"{twice[0]}: given {options[twice[0]]} times; give several values in a "

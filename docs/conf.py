@@ -63,7 +63,7 @@ def mistakes():
     sys.path.insert(0, str(Path(__file__).parents[1]))
     try:
         answers = {number: importlib.import_module(f"tests.course.answers.a{number}")
-                   for number in range(1, 11)}
+                   for number in (1, 2, 5, 6, 7, 8, 9, 10)}
     finally:
         sys.path.pop(0)
     lines = [

@@ -23,7 +23,6 @@ settings.register_profile("lab", deadline=None, derandomize=True)
 settings.load_profile("lab")
 
 # Not in `make quick`: folders and files that train, compile, run notebooks or start programs.
-# Measured; single slow tests of other files are marked there.
 SLOW = ("course", "attention/kernels", "mechanisms", "models", "studies",
         "attention/test_fused.py", "attention/test_native.py", "attention/test_native_bf16.py",
         "attention/test_kernels.py", "attention/test_kernels_offline.py", "test_docs.py",

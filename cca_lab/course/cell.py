@@ -10,7 +10,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -109,16 +108,6 @@ def points(task_id: str, answer: Answer | str | Path) -> float:
     task = task_of(task_id)
     seed = os.environ.get("CCA_LAB_SEED", "nbgrader")
     return round(sum(mark.earned for mark in marks_of(task, local(task, answer), seed)), 2)
-
-
-def prove(task_id: str, name: str, scope: dict[str, Any], seed: str) -> None:
-    """Raise CheckFailed unless one property holds, for otter-grader, whose tests have no shares."""
-    task = task_of(task_id)
-    task = replace(task, properties=tuple(each for each in task.properties if each.name == name))
-    answer = task.answer if task.files else scope.get(task.answer)
-    mark = list(marks_of(task, local(task, answer, note=False), seed))[-1]  # type: ignore[arg-type]
-    if not mark.full:
-        raise CheckFailed(mark.message if mark.shown and not mark.property.hidden else UNSEEN)
 
 
 def report(task: CourseTask, marks: list[Mark]) -> list[str]:

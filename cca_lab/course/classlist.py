@@ -1,108 +1,56 @@
-"""Who is in the class and when work is due, and what that makes of points.
-
-Both stand in the course's folder: `students.csv` in the format of `nbgrader db student import`, and
-`deadlines.csv`. Without them nobody is missing or late.
-"""
+"""Who is in the class, and what a person's points make of marks."""
 
 import csv
 import io
-import math
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cca_lab.course.registry import assignment_of
 from cca_lab.stored import read_text
 
-STUDENTS, DEADLINES = "students.csv", "deadlines.csv"
+STUDENTS = "students.csv"  # in the course's folder, as `nbgrader db student import` takes it
+LATE = "late"  # beside the tasks of a submission: the points that nbgrader takes off for lateness
 Record = dict[str, Any]  # as `grading.RecordFile` says
 Given = dict[tuple[str, str], dict[str, float | None]]  # by student and assignment, then by task
 
 
-@dataclass(frozen=True)
-class Deadline:
-    """When an assignment is due, and what a day costs."""
+def roster(course: Path) -> list[str]:
+    """Return the names of the students' folders in `students.csv`; none if there is no such file.
 
-    due: datetime
-    percent: float  # of the points that were earned, for each day that has begun
-
-
-@dataclass(frozen=True)
-class Classlist:
-    """The students by their folders' names, and deadlines by assignment and student ("": all)."""
-
-    students: dict[str, dict[str, str]] = field(default_factory=dict)
-    deadlines: dict[tuple[str, str], Deadline] = field(default_factory=dict)
-
-    def late(self, record: Record) -> tuple[int, float]:
-        """Return the days, begun ones included, that a record is late, and the share they cost."""
-        deadline = self.deadlines.get((record["assignment"], record["student"]),
-                                      self.deadlines.get((record["assignment"], "")))
-        if deadline is None or "handed_in" not in record:
-            return 0, 0.0
-        over = datetime.fromisoformat(record["handed_in"]) - deadline.due
-        days = max(0, math.ceil(over / timedelta(days=1)))
-        return days, min(1.0, days * deadline.percent / 100)
-
-
-def read(course: Path) -> Classlist:
-    """Return the class of a course's folder; ValueError names what is wrong in its files."""
-    students = {row["id"]: row for row in _rows(course / STUDENTS, "id")}
-    deadlines = {}
-    for row in _rows(course / DEADLINES, "assignment", "due", "percent"):
-        try:
-            name, due = assignment_of(row["assignment"]).name, datetime.fromisoformat(row["due"])
-            if len(row["due"]) == len("2026-10-01"):  # the end of that day
-                due += timedelta(days=1)
-            deadline = Deadline(due.astimezone(), float(row["percent"]))
-            if not 0 <= deadline.percent <= 100:
-                raise ValueError(f"percent: got {row['percent']}, wanted 0 to 100")
-        except ValueError as error:
-            raise ValueError(f"{course / DEADLINES}: {error}; a line is such as "
-                             "a5,2026-10-01 18:00,10") from error
-        deadlines[name, row.get("student", "")] = deadline
-    return Classlist(students, deadlines)
-
-
-def _rows(path: Path, *needed: str) -> list[dict[str, str]]:
-    """Return the lines of a table by its head, without spaces around; none if there is no file."""
+    Raises:
+        ValueError: if a line has no id.
+    """
+    path = course / STUDENTS
     if not path.exists():
         return []
     text = read_text(path, path.name).removeprefix("\ufeff")  # spreadsheets begin with a mark
-    lines = csv.DictReader(io.StringIO(text), restval="", skipinitialspace=True)
-    rows = [{str(name).strip(): str(value).strip() for name, value in line.items()}
-            for line in lines]
-    for row in rows:
-        if missing := [name for name in needed if not row.get(name)]:
-            raise ValueError(f"{path}: a line has no {', '.join(missing)}, wanted the columns "
-                             f"{', '.join(needed)}; write them into its first line")
-    return rows
+    students = [(line.get("id") or "").strip() for line in csv.DictReader(io.StringIO(text))]
+    if not all(students):
+        raise ValueError(f"{path}: a line has no id; the first line names the columns, separated "
+                         "by commas, and one of them is id")
+    return students
 
 
-def marked(records: list[Record], people: Classlist, given: Given) -> list[Record]:
-    """Return records with "mark", "texts" (None while they wait), "late" (days) and "lost".
+def marked(records: list[Record], given: Given) -> list[Record]:
+    """Return records with "mark", "texts" (None while they wait), "waiting" and "late".
 
-    What a person gave in nbgrader counts in the place of our points. A mark is None if the grading
-    failed: that is nobody's 0.
+    What a person gave in nbgrader counts in the place of our points, and "late" is what nbgrader
+    took off. A mark is None if the grading failed: that is nobody's 0.
     """
     made = []
     for record in records:
-        by_hand = given.get((record["student"], record["assignment"]), {})
-        tasks = [task | {"earned": score if (score := by_hand.get(task["id"])) is not None
+        theirs = given.get((record["student"], record["assignment"]), {})
+        tasks = [task | {"earned": score if (score := theirs.get(task["id"])) is not None
                          and not task["read"] else task["earned"],
-                         "text": by_hand.get(task["id"]) if task["read"] else None}
+                         "text": theirs.get(task["id"]) if task["read"] else None}
                  for task in record["tasks"]]
         texts = [task["text"] for task in tasks if task["read"]]
-        earned = sum(task["earned"] for task in tasks) + sum(text or 0.0 for text in texts)
-        days, share = people.late(record)
-        failed = record["status"] == "failed"
+        read = [text for text in texts if text is not None]
+        late = theirs.get(LATE) or 0.0
+        earned = sum(task["earned"] for task in tasks) + sum(read) - late
         made.append(record | {
-            "tasks": tasks, "late": days, "lost": round(earned * share, 2),
-            "texts": sum(text or 0.0 for text in texts) if any(
-                text is not None for text in texts) else None,
-            "waiting": sum(text is None for text in texts) if record["status"] == "graded" else 0,
-            "mark": None if failed else round(earned * (1 - share), 2)})
+            "tasks": tasks, "late": late, "texts": sum(read) if read else None,
+            "waiting": len(texts) - len(read) if record["status"] == "graded" else 0,
+            "mark": None if record["status"] == "failed" else round(earned, 2)})
     return made
 
 
@@ -112,8 +60,7 @@ def notes(record: Record) -> list[str]:
              "failed": "the grader failed, grade again"}.get(record["status"])
     said = [about] if about else []
     if record["late"]:
-        days = "1 day" if record["late"] == 1 else f"{record['late']} days"
-        said.append(f"{days} late, {record['lost']:g} points lost")
+        said.append(f"late, {record['late']:g} points lost")
     if record["waiting"]:
         said.append("texts to be read")
     return [f"{record['assignment']} {text}" for text in said]

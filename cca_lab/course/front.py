@@ -10,17 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cca_lab.course import classlist, grading, release, reports, sandbox, similar
+from cca_lab.course import classlist, grading, release, reports, sandbox
 from cca_lab.course.cell import lines_of
 from cca_lab.course.compare import many
 from cca_lab.course.grading import Record
-from cca_lab.course.registry import ASSIGNMENTS, assignment_of, chosen, task_of
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
 from cca_lab.course.tasks import Assignment, GraderError
-from cca_lab.files import check_file as check_output
 from cca_lab.files import check_folder, held
 
-ALIKE = 0.8  # of two submissions, which are then named; others stand in the table
-SAID = 20  # pairs that are named at most
 console = Console(highlight=False, soft_wrap=True, markup=False)
 
 
@@ -31,37 +28,23 @@ def say(text: str) -> None:
     console.print(text)
 
 
-def check_file(path: Path, course: Path, only: str | None = None, task: str | None = None) -> bool:
-    """Print what a notebook or `adapters.py` earns on the inputs shown; True if all is right."""
+def check_file(path: Path, course: Path, task: str | None = None) -> bool:
+    """Print what a notebook earns on the inputs shown; True if all is right."""
     need_posix()
     if not path.is_file():
-        raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or "
-                         "adapters.py")
-    if path.name == grading.ADAPTERS:
-        assignments = chosen(only)
-    else:
-        assignments = [assignment_in(path)]
-        if only and assignments != chosen(only):
-            raise ValueError(f"only: got {only}, but {path.name} is of {assignments[0].id}; leave "
-                             "it out")
+        raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course")
+    assignment = assignment_in(path)
     if task is not None:
-        wanted = task_of(task)
-        assignments = [replace(assignment, tasks=(wanted,)) for assignment in assignments
-                       if wanted in assignment.tasks]
-        if not assignments:
+        if task_of(task) not in assignment.tasks:
             raise ValueError(f"task: got {task}, which is no task of {path.name}")
-    whole = True
-    for assignment in assignments:
-        with failing_in_a_line():
-            record = grading.grade(assignment, path.parent, released(course, assignment), None,
-                                   path=path)
-        findings = [finding for task in record["tasks"] for finding in task["findings"]]
-        if len(assignments) > 1 and all(finding["unwritten"] for finding in findings):
-            continue
-        say("\n".join(progress(assignment, record)))
-        whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
-                                                      for finding in findings)
-    return whole
+        assignment = replace(assignment, tasks=(task_of(task),))
+    with failing_in_a_line():
+        record = grading.grade(assignment, path.parent, released(course, assignment), None,
+                               path=path)
+    say("\n".join(progress(assignment, record)))
+    return record["status"] == "graded" and all(
+        finding["earned"] >= finding["points"]
+        for each in record["tasks"] for finding in each["findings"])
 
 
 @contextmanager
@@ -143,8 +126,8 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
         unsafe: whether to go on without bubblewrap.
     """
     need_posix()
-    people = classlist.read(course)
-    entries = grading.submissions(submitted, only, student, people.students)
+    roster = classlist.roster(course)
+    entries = grading.submissions(submitted, only, student, roster)
     if submitted.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(f"out: {out} is in the folder of the submissions, where it would be taken "
                          "for a student; choose another place")
@@ -156,6 +139,10 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
         released(course, assignment)
     with failing_in_a_line():
         kind = sandbox.required(unsafe)
+    for path in (submitted, out, course, Path(__file__)):
+        if kind == "bubblewrap" and sandbox.visible(path):
+            raise ValueError(f"sandbox: {path} lies in a folder of the system, such as /usr, which "
+                             "every submission can read; move the clone or the folder out of it")
     say(f"{many(len(entries), 'submission')}, sandbox: {kind}")
     begun, count = time.monotonic(), 0
 
@@ -169,7 +156,7 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
 
     with held(out):
         records = grading.grade_folder(submitted, out, course, only=only, done=done,
-                                       student=student, roster=people.students, kind=kind,
+                                       student=student, roster=roster, kind=kind,
                                        jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
     seconds = time.monotonic() - begun
     say(f"{many(len(records), 'submission')} in {seconds:.0f} s, "
@@ -177,10 +164,6 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     if gradebook is not None:
         reports.export(records, course, gradebook, submitted)
         say(f"marks written into {gradebook}")
-    if student is None:
-        pairs = similar.write(submitted, course, out / "similarity.csv")
-        for pair in [pair for pair in pairs if pair.share >= ALIKE][:SAID]:
-            say(f"{pair.assignment}: {pair.share:.0%} of {pair.student} and {pair.other} is alike")
     write_reports(out, course, gradebook)
     if failed := sum(record["status"] == "failed" for record in records):
         say(f"{many(failed, 'submission')} could not be graded for a reason of the grader's own: "
@@ -195,15 +178,16 @@ def write_reports(out: Path, course: Path, gradebook: Path | None = None,
     Points that a person gave are taken from nbgrader's database `gradebook`; students' pages are
     copied into the students' folders in `feedback`.
     """
-    if gradebook is not None:
-        reports.check_gradebook(gradebook)
+    if gradebook is not None and not gradebook.exists():
+        raise ValueError(f"gradebook: got {gradebook}, which is not there, wanted the database "
+                         "that `cca-lab course grade --gradebook` wrote")
     if feedback is not None:
         check_folder(feedback, "feedback")
     if not (records := grading.records(out)):
         raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
                          "first")
     given = reports.given(records, gradebook) if gradebook is not None else {}
-    paths = reports.write(records, out, classlist.read(course), given)
+    paths = reports.write(records, out, classlist.roster(course), given)
     tables = [path for path in paths if path.parent == out]
     say(f"{', '.join(map(str, tables))} and {many(len(paths) - len(tables), 'page')} "
         "feedback.html, in each student's folder one")
@@ -214,15 +198,14 @@ def write_reports(out: Path, course: Path, gradebook: Path | None = None,
             say(f"left out: {path} is a link, or a folder")
 
 
-def make_release(course: Path, only: str | None = None, *, check: bool = False,
-                 adapters: bool = False) -> bool:
+def make_release(course: Path, only: str | None = None, *, check: bool = False) -> bool:
     """Make `release/`, or say what is not current; True if nothing is left to be done."""
     texts = release.files(course, only=only)
-    if adapters:
-        texts[course / grading.ADAPTERS] = release.adapters(course)
     paths = release.stale(texts) if check else release.write(texts)
     for path in paths:
         say(f"{'not current' if check else 'written'}: {path.relative_to(course)}")
+    if not paths:
+        say(f"{many(len(texts), 'notebook')} already current")
     return not (check and paths)
 
 
@@ -231,11 +214,3 @@ def make_solutions(course: Path, only: str | None = None) -> None:
     for path in release.write(release.files(course, solved=True, only=only)):
         say(f"written: {path.relative_to(course)}")
 
-
-def make_otter(course: Path, name: str, out: Path | None = None) -> None:
-    """Make the zip of an assignment for otter-grader and say where it is."""
-    assignment = assignment_of(name)
-    released(course, assignment)
-    path = check_output(out or course / "otter" / f"{assignment.name}.zip")
-    release.otter_zip(assignment, path)
-    say(f"written: {path}")

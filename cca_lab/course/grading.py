@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -30,7 +29,6 @@ from cca_lab.files import replacing
 from cca_lab.stored import matches, read_json, read_text
 
 LARGEST = 20 * 2**20  # bytes of a notebook
-ADAPTERS = "adapters.py"
 CELLS = 1000  # of a notebook
 CODE = 500_000  # characters of its code, which is parsed here: a tree of it takes 2 KB a line
 MODULES = 20  # further Python files
@@ -46,7 +44,6 @@ SHELL = """class Shell:
 def get_ipython():
     return Shell()
 """
-STAMP = "timestamp.txt"  # nbgrader's, beside the notebook: when it was handed in
 NO_NAME = frozenset('<>"&`\\')  # pages of nbgrader show a student's name as HTML
 SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
@@ -88,7 +85,6 @@ class RecordFile(TypedDict):
     read: float
     earned: float
     tasks: list[TaskFile]
-    handed_in: NotRequired[str]  # when, in ISO 8601
     key: NotRequired[str]  # of what was graded; none if grading failed
 
 
@@ -102,28 +98,40 @@ class Submission:
 
     cells: list[tuple[str, str]]  # name and source, in the order in which they are run
     notes: list[str]  # what the grader did about oddities, for the reports
-    functions: bool = False  # the answers are named by their tasks' ids, as in `adapters.py`
 
 
 def read_submission(assignment: Assignment, folder: Path, release: Path,
                     path: Path | None = None) -> Submission:
-    """Return what a folder holds; the locked cells of `release`, as students got it, are run."""
+    """Return what a folder holds; the locked cells of `release`, as students got it, are run.
+
+    Raises:
+        Refused: if there is nothing to run.
+    """
     path, notes = (path, []) if path else find_work(assignment, folder)
     modules = []
     for file in sorted(folder.glob("*.py"))[:MODULES]:
         try:
-            if file != path:
-                modules.append((file.stem, plain_text(file)))
+            modules.append((file.stem, plain_text(file)))
         except Refused as refused:
             notes.append(f"a file was left out: {refused}")
-    if path.name == ADAPTERS:
-        return Submission([*files(modules), ("adapters", plain_text(path))], notes, functions=True)
     cells, more = arranged(notebook(path), notebook(release))
     return Submission([*files(modules), *cells], [*notes, *more])
 
 
 def find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     """Return the file to grade, and notes."""
+    try:
+        return _find_work(assignment, folder)
+    except PermissionError as error:
+        raise Refused(no_right(folder)) from error
+
+
+def no_right(path: Path) -> str:
+    """Say that the account which grades may not read a path."""
+    return f"{path.name} cannot be read: its owner has to give the right to"
+
+
+def _find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     if folder.is_symlink() or folder.parent.is_symlink():
         raise Refused("nothing was handed in but a link to a folder")
     if not folder.is_dir():
@@ -134,8 +142,6 @@ def find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
         if len(others) == 1:
             notes.append(f"the notebook is called {others[0].name}, wanted {wanted.name}")
             wanted = others[0]
-        elif (folder / ADAPTERS).exists():
-            wanted = folder / ADAPTERS
         else:
             more = f", but {len(others)} other notebooks" if others else ""
             raise Refused(f"there is no {wanted.name}{more}")
@@ -162,6 +168,8 @@ def plain_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
     except UnicodeDecodeError:
         raise Refused(f"{path.name} is no text") from None
+    except PermissionError:
+        raise Refused(no_right(path)) from None
 
 
 def files(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -192,10 +200,11 @@ def cells_of(path: Path) -> list[dict[str, Any]]:
         for cell in cells:
             source = cell["source"]
             source = "".join(source) if isinstance(source, list) else source
+            source = source.replace("\r\n", "\n")  # as editors of Windows write it
             graded = cell.get("metadata", {}).get("nbgrader", {})
             name = graded.get("grade_id") or cell.get("id")
             found.append({"name": name if isinstance(name, str) else None,
-                          "type": cell["cell_type"], "source": source + ""})
+                          "type": cell["cell_type"], "source": source})
         return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{path.name} is no notebook ({type(error).__name__})") from None
@@ -217,7 +226,9 @@ def arranged(cells: list[dict[str, Any]],
     notes = []
     if edited:
         notes.append(f"edited cells were replaced by the original ones: {', '.join(edited)}")
-    if gone:
+    if len(gone) == len(original):
+        notes.append("no cell has its id, as in a notebook of Colab: the given cells were added")
+    elif gone:
         notes.append(f"cells are missing: {', '.join(gone)}")
     runs = [(name, original[name]) for name in gone if name.startswith("given-")]
     taken = {name for name, _ in runs}
@@ -284,37 +295,26 @@ def defines(node: ast.stmt) -> bool:
 def digest(folder: Path) -> str:
     """Return a hash of a submission's files and names; links are not followed."""
     total, files = hashlib.sha256(), 0
-    top = folder if folder.is_dir() and not folder.is_symlink() else os.devnull
-    for root, below, names in os.walk(top):
+    for root, below, names in os.walk(os.devnull if os.path.islink(folder) else folder):
         below.sort()
         if len(Path(root).parts) - len(folder.parts) > 10:
             below.clear()
         for name in sorted(names)[:FILES]:
             path = Path(root, name)
-            about = path.lstat()
-            where = path.relative_to(folder)  # so that no other way to write the folder counts
-            total.update(b"\0".join([os.fsencode(where), str(about.st_size).encode()]))
-            if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
-                with path.open("rb") as file:
-                    total.update(hashlib.file_digest(file, "sha256").digest())
-            elif stat.S_ISREG(about.st_mode):
-                total.update(str(about.st_mtime_ns).encode())
+            # relative, so that no other way to write the folder counts
+            total.update(os.fsencode(path.relative_to(folder)) + b"\0")
+            with suppress(PermissionError):
+                about = path.lstat()
+                total.update(str(about.st_size).encode())
+                if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
+                    with path.open("rb") as file:
+                        total.update(hashlib.file_digest(file, "sha256").digest())
+                elif stat.S_ISREG(about.st_mode):
+                    total.update(str(about.st_mtime_ns).encode())
         files += len(names)
         if files > FILES:
             break
     return total.hexdigest()
-
-
-def time_of(folder: Path) -> str:
-    """Return when work was handed in, by nbgrader's timestamp, else by the newest file's time."""
-    here = folder.is_dir() and not folder.is_symlink()
-    files = [path.lstat() for path in (folder.iterdir() if here else ())]
-    newest = max((about.st_mtime for about in files if stat.S_ISREG(about.st_mode)), default=0.0)
-    moment, stamp = datetime.fromtimestamp(newest, UTC), folder / STAMP
-    if stamp.is_file() and not stamp.is_symlink():
-        with suppress(ValueError), stamp.open(encoding="utf-8") as file:
-            moment = datetime.fromisoformat(file.read(40).strip().replace(" UTC", "+00:00"))
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat(timespec="seconds")
 
 
 def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
@@ -335,18 +335,17 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
         limits = limits or Limits(seconds=assignment.seconds,
                                   total=max(180.0, 8 * assignment.seconds))
         with Session(handed_in.cells, limits, kind) as session:
-            answers = {task.id: answer_of(task, session, folder, handed_in.functions)
-                       for task in assignment.tasks}
+            answers = {task.id: answer_of(task, session, folder) for task in assignment.tasks}
             known = {task.id: shown(task, answers[task.id]) for task in assignment.tasks}
-            if seed is not None:
-                # After all that is shown, so that no message carries an input that is not.
-                session.stop()
-            tasks = [task_record(task, known[task.id].values() if seed is None else
-                                 unseen(task, answers[task.id], seed, known[task.id]))
-                     for task in assignment.tasks]
+            # From here on the inputs are secret: no message of the submission is kept, and it
+            # starts anew.
             notes = handed_in.notes + [f"{name}: {text}" for name, text in session.errors.items()]
             if sum(session.cell_seconds.values()) > limits.starts / STARTS:  # of each start
                 notes.append(session.cell_times())
+            session.stop()
+            tasks = [task_record(task, known[task.id].values() if seed is None else
+                                 unseen(task, answers[task.id], seed, known[task.id]))
+                     for task in assignment.tasks]
             record["notes"] = [clean(note) for note in notes[:NOTES]]
         record |= {"tasks": tasks, "earned": round(sum(task["earned"] for task in tasks), 2)}
     record["seconds"] = round(time.monotonic() - begun, 1)
@@ -360,10 +359,10 @@ def empty(assignment: Assignment, status: str, note: str = "") -> Record:
             "tasks": [task_record(task, []) for task in assignment.tasks]}
 
 
-def answer_of(task: CourseTask, session: Session, folder: Path, functions: bool) -> Answer:
+def answer_of(task: CourseTask, session: Session, folder: Path) -> Answer:
     """Return the answer of a task as its checks call it."""
     if not task.files:
-        return session.answer(task.id.replace(".", "_") if functions else task.answer)
+        return session.answer(task.answer)
 
     def answer_folder() -> Path:
         path = folder / task.answer
@@ -405,13 +404,22 @@ def submissions(folder: Path, only: str | None = None, student: str | None = Non
     if student is not None and student not in students:
         raise ValueError(f"student: got {student!r}, wanted one of {', '.join(students)}")
     wanted = [assignment for assignment in chosen(only)
-              if any((folder / name / assignment.name).exists() for name in found)]
+              if any(is_there(folder / name / assignment.name, unknown=False)
+                     for name in found)]
     if not wanted:
         raise ValueError(f"folder: got {folder}, which holds no submission of "
                          f"{only or 'any assignment'}, wanted STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb, "
                          "such as alice/a5_cca/a5_cca.ipynb")
     return [(name, assignment, folder / name / assignment.name) for assignment in wanted
             for name in students if student in (None, name)]
+
+
+def is_there(folder: Path, *, unknown: bool = True) -> bool:
+    """Return True for a folder or a link, and `unknown` if the folder above cannot be read."""
+    try:
+        return folder.exists() or folder.is_symlink()
+    except PermissionError:
+        return unknown
 
 
 def check_names(students: Iterable[str], folder: Path) -> None:
@@ -468,9 +476,8 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
             key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
             if student is None and (known := read_record(path)) and known.get("key") == key:
                 return known
-            if folder_of.exists() or folder_of.is_symlink():
+            if is_there(folder_of):
                 record = grade(assignment, folder_of, release, seed, limits, kind)
-                record["handed_in"] = time_of(folder_of)
             else:
                 record = empty(assignment, "absent", "nothing was handed in")
             record["key"] = key

@@ -4,8 +4,8 @@ from importlib import import_module
 
 from cca_lab.course.tasks import Assignment, CourseTask
 
-MODULES = ("a1_tiles", "a2_sparsity", "a3_coding", "a4_pooling", "a5_cca", "a6_dga", "a7_kernels",
-           "a8_caches", "a9_mutants", "a10_finetune")
+MODULES = ("a1_tiles", "a2_sparsity", "a5_cca", "a6_dga", "a7_kernels", "a8_caches", "a9_mutants",
+           "a10_finetune")
 NOTEBOOKS = 18
 
 ASSIGNMENTS: dict[str, Assignment] = {

@@ -1,44 +1,25 @@
-"""What is made from solved notebooks: students' notebooks, solutions, and `adapters.py`."""
+"""What is made from solved notebooks: students' notebooks and solutions."""
 
-import ast
 import contextlib
 import io
 import logging
 import os
 import re
-import secrets
-import shutil
-import subprocess
-import tempfile
-import textwrap
 from copy import deepcopy
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
-from cca_lab.course.registry import ASSIGNMENTS, chosen
-from cca_lab.course.tasks import Assignment, CourseTask
+from cca_lab.course.registry import chosen
+from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
 from cca_lab.files import check_folder, replacing
 from cca_lab.views import notebook_files
 from cca_lab.views.whole import whole_folder
 
-PACKAGE = Path(__file__).parents[1]
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-ADAPTERS = '''"""Your answers, if you prefer an editor: `pytest lab -m a5_2` checks one of them.
-
-`pytest lab -m a5` checks all of a5, `pytest lab` all there are. Call your own code from here, or
-write it here. What each function gets and returns stands in the notebook of the assignment, in
-lab/release/. A test of a function that is not written yet is skipped. Made by
-`cca-lab course release --adapters`; yours from then on.
-"""
-
-import torch
-'''
 
 
 def read(course: Path, assignment: Assignment) -> NotebookNode:
@@ -112,67 +93,6 @@ def solution_of(source: str) -> tuple[list[str], str, str]:
     return [text for kind, text in texts if kind == "Hint:"], lost, "\n".join(code).strip("\n")
 
 
-def adapters(course: Path) -> str:
-    """Return the text of `adapters.py`: for each task a function that is not written yet."""
-    notebooks = {assignment.id: {cell.id: cell.source for cell in read(course, assignment).cells}
-                 for assignment in ASSIGNMENTS.values()}
-    imports = {line for cells in notebooks.values() for name, source in cells.items()
-               if name.startswith("given-") and "triton" not in source
-               for line in source.split("\n") if is_import(line)}
-    text = ADAPTERS.replace("import torch\n", "\n".join([*sorted(imports), "", "import torch", ""]))
-    for assignment in ASSIGNMENTS.values():
-        cells = notebooks[assignment.id]
-        text += f"\n# {assignment.id}: {assignment.title}\n{given(cells)}"
-        for task in assignment.tasks:
-            if task.properties:
-                text += "\n\n" + adapter(task, cells.get(f"{task.id.replace('.', '-')}-answer", ""))
-    return text
-
-
-def is_import(line: str) -> bool:
-    """Return True for an import of something else than the checker and torch."""
-    return (line.startswith(("import ", "from "))
-            and not line.startswith(("from cca_lab", "import torch")))
-
-
-def given(cells: dict[str, str]) -> str:
-    """Return what the given cells of a notebook define, without the checker."""
-    sources = [source for name, source in cells.items() if name.startswith("given-")]
-    triton = any("triton" in source for source in sources)
-    lines = [line for source in sources for line in source.split("\n")
-             if not line.startswith(("from cca_lab", "import torch"))
-             and (triton or not is_import(line))]
-    text = "\n".join(lines).strip("\n")
-    if not text:
-        return ""
-    if not triton:
-        return f"\n{text}\n"
-    guarded = "\n".join(f"    {line}" if line else line for line in lines).strip("\n")
-    return (f"\ntry:\n{guarded}\nexcept ImportError:\n"
-            "    pass  # there is no Triton for this system\n")
-
-
-def adapter(task: CourseTask, source: str) -> str:
-    """Return the function of one task."""
-    name = task.id.replace(".", "_")
-    if task.files:
-        return (f'def {name}():\n    """Return the path of {task.answer}: {task.title}."""\n'
-                "    raise NotImplementedError\n")
-    tree = ast.parse(re.sub(f"^[ \t]*{BEGIN}.*?{END}", "    pass", source,
-                            flags=re.DOTALL | re.MULTILINE))
-    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef)
-                    and node.name == task.answer)
-    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
-    # an argument stays with its annotation, and what is returned with the bracket before it
-    head = f"def {name}({ast.unparse(function.args)}){returns}:".replace(": ", ":\u00a0")
-    head = textwrap.fill(head.replace(" -> ", "\u00a0->\u00a0"), 100,
-                         subsequent_indent=" " * len(f"def {name}(")).replace("\u00a0", " ")
-    about = (ast.get_docstring(function) or "").split("\n")[0]
-    about = textwrap.fill(f'"""{task.answer}: {about}"""', 100, initial_indent="    ",
-                          subsequent_indent="    ")
-    return f"{head}\n{about}\n    raise NotImplementedError\n"
-
-
 def files(course: Path, *, solved: bool = False, only: str | None = None) -> dict[Path, str]:
     """Return the texts of the notebooks in `release/`, or if `solved` in `solutions/`, by path."""
     texts, folder = {}, course / ("solutions" if solved else "release")
@@ -197,55 +117,6 @@ def stale(texts: dict[Path, str]) -> list[Path]:
     """Return the files that are missing or have another text."""
     return [path for path, text in texts.items()
             if not path.is_file() or path.read_text(encoding="utf-8") != text]
-
-
-# The same tests for otter-grader, which runs a submission's process as nbgrader does.
-
-OTTER_TEST = """OK_FORMAT = False
-from otter.test_files import test_case
-from cca_lab.course.cell import prove
-
-name = {task!r}
-points = None
-SEED = {seed!r}  # which stands in no line that a student gets to see
-"""
-OTTER_CASE = """
-
-@test_case(points={points}, hidden={hidden}, name={name!r})
-def test_{number}(env):
-    prove({task!r}, {name!r}, env, SEED)
-"""
-NEEDED = ("torch", "numpy", "scipy", "safetensors", "triton")
-
-
-def otter_zip(assignment: Assignment, path: Path) -> None:
-    """Write the zip with an assignment's tests and this package, by otter-grader's own command.
-
-    Its seed is drawn anew each time. ValueError if otter-grader is not installed.
-    """
-    otter = shutil.which("otter")
-    if otter is None:
-        raise ValueError("otter: the command is not there; `pip install otter-grader` in an "
-                         "environment of its own, and put its bin/ on the PATH")
-    seed, path = secrets.token_hex(16), path.resolve()
-    with tempfile.TemporaryDirectory() as name, replacing(path) as temporary:
-        tests = Path(name, "tests")
-        tests.mkdir()
-        for task in assignment.tasks:
-            text = OTTER_TEST.format(task=task.id, seed=seed) + "".join(
-                OTTER_CASE.format(points=each.points, hidden=each.hidden, name=each.name,
-                                  number=number, task=task.id)
-                for number, each in enumerate(task.properties))
-            if task.properties:
-                (tests / f"{task.id.replace('.', '_')}.py").write_text(text, encoding="utf-8")
-        shutil.copytree(PACKAGE, Path(name, PACKAGE.name),
-                        ignore=shutil.ignore_patterns("__pycache__"))
-        pins = [f"{each}=={version(each).partition('+')[0]}" for each in NEEDED if find_spec(each)]
-        Path(name, "requirements.txt").write_text("\n".join(pins), encoding="utf-8")
-        made = subprocess.run([otter, "generate", "-t", "tests", "-o", temporary, PACKAGE.name],
-                              cwd=name, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ValueError(f"otter: `otter generate` failed: {made.stderr[-500:]}")
 
 
 # The notebooks for a reader who works: without outputs, with stubs for what is to be written.

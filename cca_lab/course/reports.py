@@ -15,7 +15,7 @@ import sys
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from nbformat import NotebookNode
 
 from cca_lab.course import classlist, release
 from cca_lab.course.cell import UNSEEN
-from cca_lab.course.classlist import Classlist, Given
+from cca_lab.course.classlist import Given
 from cca_lab.course.grading import Record, Refused, cells_of, work_in
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Assignment
@@ -34,22 +34,19 @@ from cca_lab.files import check_file, replacing
 
 HERE = Path(__file__).parent
 COURSE = "long-context-attention"  # as in lab/nbgrader_config.py
+STAMP = "timestamp.txt"  # nbgrader's, beside the notebook: when it was handed in
 
 
-def write(records: list[Record], out: Path, people: Classlist | None = None,
+def write(records: list[Record], out: Path, roster: Collection[str] = (),
           given: Given | None = None) -> list[Path]:
     """Write all reports of a folder of marks, and return their paths.
 
-    `people` are the students and deadlines of the course, `given` is what a person gave.
+    `roster` names the students of the class, `given` is what a person gave.
     """
-    people = people or Classlist()
-    records = classlist.marked(records, people, given or {})
-    texts = {out / "marks.csv": marks(records, people), out / "tasks.csv": tasks(records),
+    records = classlist.marked(records, given or {})
+    texts = {out / "marks.csv": marks(records, roster), out / "tasks.csv": tasks(records),
              out / "class.html": page("class.html", rows=class_rows(records),
                                       assignments=totals(records))}
-    if people.students:
-        texts |= {out / "canvas.csv": canvas(records, people),
-                  out / "moodle.csv": moodle(records, people)}
     for student in students(records):
         handed_in = [shown(record) for record in records if record["student"] == student]
         texts[out / student / "feedback.html"] = page("student.html", student=student,
@@ -77,28 +74,20 @@ def points(number: float | None) -> str:
     return "" if number is None else f"{number:g}"
 
 
-def of_student(records: list[Record], student: str) -> dict[str, Record]:
-    """Return one student's records by assignment."""
-    return {record["assignment"]: record for record in records if record["student"] == student}
-
-
-def mark_of(found: dict[str, Record], name: str) -> str:
-    """Return a student's mark in an assignment for a table."""
-    return points(found[name]["mark"]) if name in found else ""
-
-
-def marks(records: list[Record], people: Classlist) -> str:
+def marks(records: list[Record], roster: Collection[str]) -> str:
     """Return a line per student: marks, the points of texts in them, their sum, what to know."""
     names = names_of(records)
     read = [name for name in names if any(record["texts"] is not None for record in records
                                           if record["assignment"] == name)]
     lines = []
     for student in students(records):
-        found = of_student(records, student)
+        found = {record["assignment"]: record for record in records
+                 if record["student"] == student}
         said = [note for name in names if name in found for note in classlist.notes(found[name])]
-        if people.students and student not in people.students:
+        if roster and student not in roster:
             said.insert(0, f"not in {classlist.STUDENTS}")
-        lines.append([plain(student), *(mark_of(found, name) for name in names),
+        lines.append([plain(student),
+                      *(points(found[name]["mark"]) if name in found else "" for name in names),
                       *(points(found[name]["texts"]) if name in found else "" for name in read),
                       points(sum(record["mark"] or 0.0 for record in found.values())),
                       plain("; ".join(said))])
@@ -107,48 +96,26 @@ def marks(records: list[Record], people: Classlist) -> str:
 
 
 def tasks(records: list[Record]) -> str:
-    """Return a line per student and task, with points that a person gives and days of delay."""
-    head = ["student", "assignment", "task", "earned", "points", "to be read", "read", "days late",
-            "status", "sandbox", "notes"]
+    """Return a line per student and task, with the points that a person gives."""
+    head = ["student", "assignment", "task", "earned", "points", "to be read", "read", "status",
+            "sandbox", "notes"]
     return table([head, *(
         [plain(record["student"]), record["assignment"], task["id"],
          "" if record["status"] == "failed" else points(task["earned"]), task["points"],
-         task["read"], points(task["text"]), record["late"], record["status"], record["sandbox"],
+         task["read"], points(task["text"]), record["status"], record["sandbox"],
          plain("; ".join(record["notes"]))] for record in records for task in record["tasks"])])
-
-
-def canvas(records: list[Record], people: Classlist) -> str:
-    """Return marks as Canvas's gradebook imports them, by its ID or else by the SIS Login ID."""
-    names = names_of(records)
-    most = {record["assignment"]: record["points"] + record["read"] for record in records}
-    lines: list[list[Any]] = [["Points Possible", *[""] * 4, *(most[name] for name in names)]]
-    for student, row in people.students.items():
-        found = of_student(records, student)
-        name = ", ".join(filter(None, [row.get("last_name"), row.get("first_name")])) or student
-        lines.append([plain(name), row.get("lms_user_id", ""), "", student, "",
-                      *(mark_of(found, name) for name in names)])
-    return table([["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names], *lines])
-
-
-def moodle(records: list[Record], people: Classlist) -> str:
-    """Return marks as Moodle imports them; there one chooses the column that names a student."""
-    names = names_of(records)
-    return table([["Username", "ID number", "Email address", *names], *(
-        [student, row.get("lms_user_id", ""), row.get("email", ""),
-         *(mark_of(of_student(records, student), name) for name in names)]
-        for student, row in people.students.items())])
 
 
 def remember(records: list[Record], path: Path) -> None:
     """Append a line for each mark that changed; what stands there is never changed."""
-    head = ["time", "student", "assignment", "mark", "texts", "days late", "status"]
+    head = ["time", "student", "assignment", "mark", "texts", "status"]
     before: dict[tuple[str, str], list[str]] = {}
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
             before = {(line[1], line[2]): line[3:] for line in csv.reader(file) if len(line) > 3}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     lines = [[now, plain(record["student"]), record["assignment"], points(record["mark"]),
-              points(record["texts"]), str(record["late"]), record["status"]] for record in records]
+              points(record["texts"]), record["status"]] for record in records]
     lines = [line for line in lines if before.get((line[1], line[2])) != line[3:]]
     with path.open("a", encoding="utf-8", newline="") as file:
         file.write(table(([] if before else [head]) + lines))
@@ -261,8 +228,9 @@ def export(records: list[Record], course: Path, database: Path, submitted: Path)
             templates[name] = enter(course, assignment_of(name), database, book)
         for record in records:
             if record["status"] in ("graded", "refused"):
-                write_marks(record, book)
+                write_marks(record, book, submitted)
         book.db.commit()
+    assign_penalties(records, course, database)
     for record in records:
         if record["status"] == "graded":
             name, folder = record["assignment"], Path(record["student"], record["assignment"])
@@ -270,7 +238,10 @@ def export(records: list[Record], course: Path, database: Path, submitted: Path)
 
 
 def given(records: list[Record], database: Path) -> Given:
-    """Return what a person gave for each task of each submission, None for what nobody judged."""
+    """Return what a person gave for each task of each submission, None for what nobody judged.
+
+    Beside the tasks stands what nbgrader takes off for lateness.
+    """
     from nbgrader.api import MissingEntry
 
     found: Given = {}
@@ -283,6 +254,8 @@ def given(records: list[Record], database: Path) -> Given:
                     else grade.manual_score + (grade.extra_credit or 0.0)
                     for task in record["tasks"]
                     for grade in [book.find_grade(cell_of(task), name, name, student)]}
+                found[student, name][classlist.LATE] = book.find_submission_notebook(
+                    name, name, student).late_submission_penalty
     return found
 
 
@@ -336,11 +309,18 @@ def enter(course: Path, assignment: Assignment, database: Path, book: Any) -> No
     return notebook
 
 
-def write_marks(record: Record, book: Any) -> None:
-    """Write the marks of one submission."""
-    name = record["assignment"]
+def write_marks(record: Record, book: Any, submitted: Path) -> None:
+    """Write the marks of one submission, and when it was handed in if nbgrader's file says so."""
+    from nbgrader.utils import parse_utc
+
+    name, stamp = record["assignment"], {}
+    path = submitted / record["student"] / name / STAMP
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_file() and not path.is_symlink():
+            with path.open(encoding="utf-8") as file:
+                stamp = {"timestamp": parse_utc(file.read(40).strip())}
     book.update_or_create_student(record["student"])
-    book.update_or_create_submission(name, record["student"])
+    book.update_or_create_submission(name, record["student"], **stamp)
     book.db.expire_all()
     for task in record["tasks"]:
         grade = book.find_grade(cell_of(task), name, name, record["student"])
@@ -349,6 +329,21 @@ def write_marks(record: Record, book: Any) -> None:
         else:
             grade.auto_score = task["earned"]
             grade.needs_manual_grade = False
+
+
+def assign_penalties(records: list[Record], course: Path, database: Path) -> None:
+    """Let nbgrader take points off late work, by the plugin of the course's nbgrader_config.py."""
+    from nbgrader.preprocessors import AssignLatePenalties
+    from traitlets.config.loader import PyFileConfigLoader
+
+    loader = PyFileConfigLoader("nbgrader_config.py", path=str(course))
+    config = loader.load_config() if (course / "nbgrader_config.py").exists() else None
+    for record in records:
+        if record["status"] == "graded":
+            AssignLatePenalties(config=config).preprocess(
+                nbformat.v4.new_notebook(), {"nbgrader": {
+                    "notebook": record["assignment"], "assignment": record["assignment"],
+                    "student": record["student"], "db_url": f"sqlite:///{database.resolve()}"}})
 
 
 def show(folder: Path, template: NotebookNode, to: Path) -> None:

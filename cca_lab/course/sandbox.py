@@ -157,6 +157,13 @@ def readable() -> list[str]:
                   if not any(Path(path).is_relative_to(top) for top in SYSTEM))
 
 
+def visible(path: Path) -> bool:
+    """Return True for a path below a folder of the system, all of which a submission can read."""
+    path = path.resolve()
+    masked = any(path.is_relative_to(Path(folder, "cca_lab")) for folder in packages())
+    return not masked and any(path.is_relative_to(top) for top in SYSTEM)
+
+
 def packages() -> list[str]:
     """Return the folders of installed packages."""
     folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]

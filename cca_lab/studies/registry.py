@@ -57,3 +57,16 @@ STUDIES: dict[str, tuple[str, str]] = {
     "kernels": ("cca_lab.studies.kernels:Kernels",
                 "Compile every kernel for each target, without a GPU, and show what it uses."),
 }
+
+# Commands of their own, whose options are settings too.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "pretrain": ("cca_lab.studies.pretrain:Pretrain",
+                 "Train a tokenizer and a small base model that reads and retrieves, and write its "
+                 "card."),
+    "finetune": ("cca_lab.studies.finetune:Finetune",
+                 "Swap a model's attention and finetune it on text and questions; Ctrl-C saves the "
+                 "run."),
+    "evaluate": ("cca_lab.studies.evaluate:Evaluate",
+                 "Measure perplexity and exact match of a model under any attention, and the "
+                 "answers to prompts."),
+}

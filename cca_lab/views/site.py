@@ -19,7 +19,7 @@ from cca_lab.theory import pages
 # What of the clone goes to the same path below the site's sources, so that links between the files
 # stay as they are.
 SOURCES = ("docs/*/", "docs/contents.md", "docs/*.png", "notebooks/*.ipynb", "lab/README.md",
-           "lab/adapters.py", "lab/release", "data/README.md", "data/models/*/README.md",
+           "lab/release", "data/README.md", "data/models/*/README.md",
            "data/adapters/*/README.md", "proofs",
            "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff")
 CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the first page

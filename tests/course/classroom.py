@@ -78,7 +78,4 @@ def build(folder: Path) -> dict[str, float | None]:
         if cell["id"] in ("a5-2-check", "given-setup"):
             cell["source"] = "check = print\npoints = lambda *args: 6"
     student(18, edited)
-    adapters = (f"import torch\n{solution}\ndef a5_2(length, sinks, group, window):\n    return "
-                "intervals(length, sinks, group, window)\n")
-    student(6, adapters, "adapters.py")
     return points

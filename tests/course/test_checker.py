@@ -1,7 +1,4 @@
-"""The checker in a cell, in a terminal and in an editor: what a student reads."""
-
-import subprocess
-import sys
+"""The checker in a cell and in a terminal: what a student reads."""
 
 import pytest
 import torch
@@ -145,23 +142,6 @@ def test_a_terminal_of_windows_is_refused_at_the_door(tmp_path, monkeypatch):
             patch.setattr("os.name", "nt")
             call()
     assert not (tmp_path / "marks").exists()
-
-
-def test_an_editor_instead_of_a_notebook(tmp_path, capsys):
-    """`pytest lab -m a5_2` with adapters.py, and the same file in `cca-lab course check`."""
-    for name in ("conftest.py", "test_adapters.py"):
-        (tmp_path / name).write_text((COURSE / name).read_text())
-    answer = matrix.solved("a5")["a5-2-answer"]
-    text = (COURSE / "adapters.py").read_text()
-    head = text[text.index("def a5_2("):].split("\n")[0]
-    (tmp_path / "adapters.py").write_text(text.replace(
-        head, f"{answer}\n\n\n{head}\n    return intervals(length, sinks, group, window)\n\n    "))
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c",
-                          "/dev/null", f"--rootdir={tmp_path}", str(tmp_path), "-m",
-                          "a5_2 or a5_4"], capture_output=True, text=True, check=False)
-    assert "3 passed, 1 skipped" in run.stdout, run.stdout
-    front.check_file(tmp_path / "adapters.py", COURSE)
-    assert "a5.2 Which columns a row reads: 6 of 6" in capsys.readouterr().out
 
 
 def test_every_task_has_what_its_readers_need():

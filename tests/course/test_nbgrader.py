@@ -1,6 +1,5 @@
-"""With nbgrader and otter themselves: releases, marks, pages, and the commands of lab/README.md."""
+"""With nbgrader itself: releases, marks, pages, and the commands of lab/README.md."""
 
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from typer.testing import CliRunner
 
 from cca_lab import files
 from cca_lab.cli import app
-from cca_lab.course import classlist, front, grading, reports, sandbox
+from cca_lab.course import classlist, grading, reports, sandbox
 from cca_lab.course.registry import assignment_of
 from tests.course import handed_in, matrix
 
@@ -95,7 +94,7 @@ def test_points_for_texts_are_read_back_from_its_database(course):
     handed_in.hand_in(course / "submitted", "ann", "a2", handed_in.released("a2"))
     records, database = [ungraded(course, "ann", "a2")], course / "gradebook.db"
     reports.export(records, course, database, course / "submitted")
-    [record] = classlist.marked(records, classlist.Classlist(), reports.given(records, database))
+    [record] = classlist.marked(records, reports.given(records, database))
     assert (record["mark"], record["texts"]) == (0, None)
     assert classlist.notes(record) == ["a2_sparsity texts to be read"]
     with reports.opened(database) as book:
@@ -198,29 +197,10 @@ def test_nothing_of_a_submission_is_active_in_its_pages(course):
     nbformat.validate(nbformat.read(course / "autograded/eve/a2_sparsity/a2_sparsity.ipynb", 4))
 
 
-@pytest.mark.skipif(not shutil.which("otter"), reason="otter-grader is in no extra, for it pins "
-                    "packages that others need newer; put the bin/ of its environment on the PATH")
-def test_otter_gives_our_points_and_tells_no_seed(course):
-    """The mutant that writes the seed into each case shows it in the output of a failed one."""
-    front.make_otter(LAB, "a5", course / "a5.zip")
-    wrong = next(entry for part, entry in matrix.entries()[1]
-                 if (part, entry.what) == ("a5", "one token of the future"))
-    (course / "a5.ipynb").write_text(json.dumps(
-        handed_in.solved("a5", matrix.spoilt("a5", wrong))))
-    subprocess.run(["otter", "run", "-a", "a5.zip", "-o", ".", "--no-logo", "a5.ipynb"],
-                   cwd=course, check=True, capture_output=True)
-    results = json.loads((course / "results.json").read_text())["tests"]
-    scores = {task["name"]: task["score"] for task in results if "score" in task}
-    assert scores == {"a5.1": 2, "a5.2": 4, "a5.3": 2, "a5.4": 2, "a5.5": 5, "a5.6": 2, "a5.7": 1}
-    said = " ".join(task["output"] for task in results)
-    assert "row 0 reads token 1" in said and not re.search("[0-9a-f]{32}", said)
-
-
 README = (LAB / "README.md").read_text(encoding="utf-8").partition("## For teachers")[2]
 BLOCKS = re.findall("^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines()]
 ELSEWHERE = {"pip install": "test_wheel.py installs without a network",
-             "cca-lab course otter": "test_otter_gives_our_points_and_tells_no_seed",
              "jupyter lab": "waits for a person; test_browser.py looks for Formgrader in its menu"}
 
 

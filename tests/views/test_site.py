@@ -10,11 +10,10 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_output
-from typer.testing import CliRunner
 
 import cca_lab
 from cca_lab import files
-from cca_lab.cli import app
+from cca_lab.cli import lab
 from cca_lab.views.site import Site
 
 LOADING = {"audio": "src", "embed": "src", "iframe": "src", "image": "href", "img": "src",
@@ -157,7 +156,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path):
         Site(files.repository(), tmp_path)
 
 
-def test_the_command_fails_where_sphinx_warns(monkeypatch, tmp_path):
+def test_the_command_fails_where_sphinx_warns(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(Site, "build", lambda self: "WARNING: no such page\n")
-    done = CliRunner().invoke(app, ["site", "--no-models", "--out", str(tmp_path)])
-    assert done.exit_code == 1 and "no such page" in done.output
+    assert lab.site(out=tmp_path / "site", models=False) == 1
+    assert "no such page" in capsys.readouterr().err

@@ -7,8 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.slips import PAID, after, need_close, need_equal
-from cca_lab.course.compare import by_hand, describe, many, need_items, need_keys, need_tensor, show
+from cca_lab.course.compare import (
+    by_hand,
+    describe,
+    many,
+    need_close,
+    need_equal,
+    need_items,
+    need_keys,
+    need_tensor,
+    show,
+)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # The one matrix behind the checks of a1, and what usual mistakes give.
@@ -307,7 +316,7 @@ def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = ""
         step = torch.arange(length)[:, None] - torch.arange(length)
         scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
         causes = {"masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
-        if not what or PAID.get():
+        if not what:
             lasts = (torch.arange(length) // rows * rows + rows).clamp(max=length)
             tiles = -(-lasts // keys)  # that a row's tile of rows reads
             per_tile = {f"the sink is added with each tile of keys{also}":
@@ -492,7 +501,7 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a sl
             rounded=5e-3)),)),
     CourseTask("a1.2", "loops", "Attention by loops", 25, 2, 5, (
         Property("one head equals the formula", 1, one_head),
-        Property("each query head reads its own KV head", 2, after(one_head, many_heads)),
+        Property("each query head reads its own KV head", 2, many_heads),
         Property("no row reads a later token", 1, no_future))),
     CourseTask("a1.3", "merge", "Two parts of one softmax", 20, 3, 5, (
         Property("two parts give the whole", 1, merge_two),
@@ -500,17 +509,14 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a sl
         Property("any order, and large scores", 1, merge_any, hidden=True))),
     CourseTask("a1.4", "tiled", "Attention in tiles", 40, 4, 5, (
         Property("the output equals one matrix", 2, tiled_right),
-        Property("scores of ten thousand do no harm", 1, after(tiled_right, tiled_large)),
-        Property("only tiles of the past are loaded", 1, after(tiled_right, tiled_reads),
-                 hidden=True))),
+        Property("scores of ten thousand do no harm", 1, tiled_large),
+        Property("only tiles of the past are loaded", 1, tiled_reads, hidden=True))),
     CourseTask("a1.5", "repaired", "Two bugs to repair", 15, 2, 4, (
         Property("one tile for all keys", 1, partial(repaired, tiles=None)),
-        Property("one key in each tile", 1, after(
-            partial(repaired, tiles=None), partial(repaired, tiles=(1,)))))),
+        Property("one key in each tile", 1, partial(repaired, tiles=(1,))))),
     CourseTask("a1.6", "costs", "What tiles cost, without counting", 20, 3, 3, (
         Property("equal to counting", 1, costs_small),
-        Property("right for a trillion tokens", 1, after(costs_small, costs_large),
-                 hidden=True))),
+        Property("right for a trillion tokens", 1, costs_large, hidden=True))),
     CourseTask("a1.7", "backward", "The softmax backwards", 20, 4, 4, (
         Property("the gradient of the scores", 1, partial(run_backward, which=0)),
         Property("the gradient of the sinks", 1, partial(run_backward, which=1)),

@@ -16,8 +16,16 @@ import torch
 from scipy.stats import binom, norm
 from torch import Tensor
 
-from cca_lab.course.assignments.slips import after, need_close, need_equal
-from cca_lab.course.compare import by_hand, describe, need_keys, need_number, need_same, need_tensor
+from cca_lab.course.compare import (
+    by_hand,
+    describe,
+    need_close,
+    need_equal,
+    need_keys,
+    need_number,
+    need_same,
+    need_tensor,
+)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a2: the maps that its checks draw, and what is right for them, by loops and in integers.
@@ -573,7 +581,7 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
         Property("mass 0, mass 1 and rows of sinks only", 1, counts_ends))),
     CourseTask("a2.3", "lost_beyond", "What a window loses", 15, 2, 4, (
         Property("the loss is the mean over rows that can lose", 1, lost_random),
-        Property("windows of 0, 1 and the whole text", 1, after(lost_random, lost_ends)))),
+        Property("windows of 0, 1 and the whole text", 1, lost_ends))),
     CourseTask("a2.4", "lift", "Do heavy tokens stay heavy?", 30, 3, 5, (
         Property("the lift of random maps", 1, lift_values),
         Property("noise shows nothing, heavy tokens a lot", 1, lift_noise),
@@ -581,7 +589,7 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
         Property("the share of token 0 does not matter", 1, lift_sink))),
     CourseTask("a2.5", "noise_lift", "What the circular measure shows in noise", 15, 2, 4, (
         Property("one token is chosen", 1, lift_of_one),
-        Property("several tokens are chosen", 1, after(lift_of_one, lift_of_several)))),
+        Property("several tokens are chosen", 1, lift_of_several))),
     CourseTask("a2.6", "estimate", "P_sparse with an interval", 20, 3, 4, (
         Property("the share of sparse rows", 1, share),
         Property("the interval covers as often as it says", 1,

@@ -24,8 +24,7 @@ from cca_lab.course.assignments.a6_leaks import (
     attend,
     importance,
 )
-from cca_lab.course.assignments.slips import PAID, after, need_close
-from cca_lab.course.compare import by_hand, describe, need_keys, need_tensor
+from cca_lab.course.compare import by_hand, describe, need_close, need_keys, need_tensor
 from cca_lab.course.tasks import (
     Answer,
     Assignment,
@@ -297,7 +296,7 @@ def compared(answer: Answer, draw: Draw, large: float) -> None:
              "a group is pooled one row too early": "early",
              "no column is masked": "open", "the rows' scores are not scaled": "bare"}
     # With large scores one weight is 1, and many mistakes look alike.
-    kinds = {cause: how for cause, how in kinds.items() if large == 1 or cause == PAID.get()}
+    kinds = kinds if large == 1 else {}
     why = ("scores are small, so this is no overflow: does a row read no column at all, or is -inf "
            "multiplied by 0?"
            if large == 1 else "scores are several thousand here, and exp of them is infinite: is "
@@ -515,8 +514,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", (
         Property("every earlier token is read exactly once", 1, once))),
     CourseTask("a6.5", "attend", "One softmax over groups and tokens", 20, 3, 4, (
         Property("the output equals one matrix", 1, partial(compared, large=1.0)),
-        Property("large scores do no harm", 1,
-                 after(partial(compared, large=1.0), partial(compared, large=4000.0))))),
+        Property("large scores do no harm", 1, partial(compared, large=4000.0)))),
     CourseTask("a6.6", "leaks", "A leak detector", 45, 4, 5, (
         Property("direct leaks are found", 2, caught(DIRECT, CAUSAL_DIRECT)),
         Property("leaks that appear at a step are found", 2, caught(STEPS, CAUSAL_STEPS)),

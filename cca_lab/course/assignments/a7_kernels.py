@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.slips import after, need_close
 from cca_lab.course.compare import (
     NOT_FINITE,
     by_hand,
     describe,
     many,
+    need_close,
     need_equal,
     need_items,
     need_number,
@@ -559,26 +559,23 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attentio
         Property("each program does the blocks that are its own", 1, sum_owner))),
     CourseTask("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, 4, (
         Property("the softmax of the visible columns, and nothing behind it", 1, softmax_right),
-        Property("any offset and strides", 1, after(softmax_right, softmax_strides)),
-        Property("scores of 10000, and rows that see nothing", 1,
-                 after(softmax_right, softmax_hard)))),
+        Property("any offset and strides", 1, softmax_strides),
+        Property("scores of 10000, and rows that see nothing", 1, softmax_hard))),
     CourseTask("a7.4", "pool", "Pooling of ragged groups", 50, 3, 5, (
         Property("cores of one head", 1, pool_right),
-        Property("batches, and query heads that share a key head", 1,
-                 after(pool_right, pool_heads)),
-        Property("NaN of other groups stays there", 1, after(pool_right, pool_nan)))),
+        Property("batches, and query heads that share a key head", 1, pool_heads),
+        Property("NaN of other groups stays there", 1, pool_nan))),
     CourseTask("a7.5", "lse_rows", "A kernel with three mistakes", 20, 2, 4, (
         Property("a tile that is not full", 1, lse_tail),
         Property("several tiles", 1, lse_tiles),
         Property("all of it, far from 0", 1, lse_all, hidden=True))),
     CourseTask("a7.6", "one_interval", "Attention over one interval", 60, 4, 5, (
         Property("one head and one interval equal one matrix", 2, right),
-        Property("scores near 10000 do no harm", 1, after(right, large)))),
+        Property("scores near 10000 do no harm", 1, large))),
     CourseTask("a7.7", "attention", "Attention over several intervals", 60, 5, 4, (
         Property("several intervals, some empty", 1, intervals),
-        Property("shared key heads and a soft cap", 1, after(intervals, heads)),
-        Property("what no row reads or is stays untouched", 1, after(intervals, trap),
-                 hidden=True))),
+        Property("shared key heads and a soft cap", 1, heads),
+        Property("what no row reads or is stays untouched", 1, trap, hidden=True))),
     CourseTask("a7.8", "tiles_read", "How many tiles", 25, 3, 3, (
         Property("equal to counting", 1, tiles_small),
         Property("right for two billion tokens", 1, tiles_large, hidden=True))),

@@ -25,8 +25,15 @@ from cca_lab.course.assignments.a8_oracles import (
     stepped,
     texts,
 )
-from cca_lab.course.assignments.slips import PAID, after, need_close
-from cca_lab.course.compare import describe, many, need_equal, need_items, need_same, need_tensor
+from cca_lab.course.compare import (
+    describe,
+    many,
+    need_close,
+    need_equal,
+    need_items,
+    need_same,
+    need_tensor,
+)
 from cca_lab.course.tasks import (
     Answer,
     Assignment,
@@ -91,13 +98,12 @@ def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
 
 def properties(name: str, check: Callable[..., None], points: tuple[int, int, int],
                *more: Property) -> tuple[Property, ...]:
-    """Return the properties of a step; what single tokens show is not paid for again."""
+    """Return the properties of a step: outputs token by token and in chunks, and bytes."""
     single = partial(check, single=True)
     return (Property(f"{name}: single tokens equal one forward", points[0], single),
-            Property(f"{name}: chunks equal one forward", points[1],
-                     after(single, partial(check, single=False))), *more,
-            Property(f"{name}: bytes are exact at right outputs", points[2],
-                     after(single, partial(measured, check))))
+            Property(f"{name}: chunks equal one forward", points[1], partial(check, single=False)),
+            *more, Property(f"{name}: bytes are exact at right outputs", points[2],
+                            partial(measured, check)))
 
 
 # a8.1: by hand
@@ -235,7 +241,7 @@ def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = Fal
                            strict=True):
         drawn = (draw.randint(0, most) if draw.secret else 0 for most in (2, 1, 2))
         sinks, group, window = (size + more for size, more in zip(sizes, drawn, strict=True))
-        entries = partial(held, late=LATE.get(PAID.get(), 0)) if measure else None
+        entries = held if measure else None
         compare_turns(answer, pair, {"sinks": sinks, "group": group, "window": window},
                       cores_wanted, entries)
 
@@ -492,8 +498,7 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
     CourseTask("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, properties(
         "StreamingLLM", streaming_check, (1, 1, 1),
         Property("StreamingLLM: no sinks, or no recent tokens", 1,
-                 after(partial(streaming_check, single=True),
-                       partial(streaming_check, single=True, sizes=EDGES))))),
+                 partial(streaming_check, single=True, sizes=EDGES)))),
     CourseTask("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5,
                properties("cores", cores_check, (2, 1, 2))),
     CourseTask("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (

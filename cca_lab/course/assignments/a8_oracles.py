@@ -164,9 +164,9 @@ def rotated(x: Tensor, position: Tensor) -> Tensor:
     return torch.cat([pairs.real, pairs.imag], dim=-1)
 
 
-def held(tokens: int, sinks: int, group: int, window: int, late: int = 0) -> int:
+def held(tokens: int, sinks: int, group: int, window: int) -> int:
     """Return the entries after some tokens: sinks, finished cores, raw tokens of the next row."""
-    raw = max(0, tokens - sinks - group * cores_of(tokens - late, sinks, group, window))
+    raw = max(0, tokens - sinks - group * cores_of(tokens, sinks, group, window))
     return min(tokens, sinks) + max(0, tokens - sinks) // group + raw
 
 

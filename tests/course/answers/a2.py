@@ -179,11 +179,11 @@ WRONG = [
     Wrong("sinks are counted", "a2.2", "maps.double()[..., sinks:]", "maps.double()",
           {FEWEST: 1, EQUAL: 1, ENDS: 1}, "the sinks are counted"),
     Wrong("the window keeps one token more", "a2.3", "tril(-window)", "tril(-window - 1)",
-          {LOSS: 1}, "one token too long"),
+          {LOSS: 1, WINDOWS: 1}, "one token too long"),
     Wrong("the window keeps one token less", "a2.3", "tril(-window)", "tril(-window + 1)",
           {LOSS: 1, WINDOWS: 1}),
     Wrong("the mean over all rows", "a2.3", "max(1, length - window)", "length",
-          {LOSS: 1}, "rows that have no token beyond"),
+          {LOSS: 1, WINDOWS: 1}, "rows that have no token beyond"),
     Wrong("the mean over rows that lose something", "a2.3", "max(1, length - window)",
           "(maps.tril(-window).sum(dim=-1) > "
           "0).sum(dim=-1).clamp(min=1)", {LOSS: 1}, "give them no weight"),

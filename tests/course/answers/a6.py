@@ -178,9 +178,9 @@ WRONG = [
     Wrong("any member", "a6.4", "members[-1] <= row - window", "members[0] <= row - window",
           {BEHIND: 1, FUTURE: 1, EQUAL: 1, LARGE: 1}, "comes later"),
     Wrong("one row early", "a6.4", "members[-1] <= row - window", "members[-1] <= row - window + 1",
-          {BEHIND: 1, EQUAL: 1}, "must not read group 0 pooled yet"),
+          {BEHIND: 1, EQUAL: 1, LARGE: 1}, "must not read group 0 pooled yet"),
     Wrong("one row late", "a6.4", "members[-1] <= row - window", "members[-1] < row - window",
-          {BEHIND: 1, EQUAL: 1}, "row 5 must read group 0 pooled: its last member 4 lies "
+          {BEHIND: 1, EQUAL: 1, LARGE: 1}, "row 5 must read group 0 pooled: its last member 4 lies "
           "before the window"),
     Wrong("the own token is missing", "a6.4", "raw = row <= row[:, None]",
           "raw = row < row[:, None]", {ONCE: 1, EQUAL: 1, LARGE: 1},
@@ -197,7 +197,7 @@ WRONG = [
     Wrong("full attention", "a6.4", "old = members[-1] <= row - window", "old = row < 0",
           {BEHIND: 1, FUTURE: 1, ONCE: 1, EQUAL: 1, LARGE: 1}, "that is full attention"),
     Wrong("the first member judges", "a6.5", "q[members[-1]]", "q[members[0]]",
-          {EQUAL: 1}, "first member judges"),
+          {EQUAL: 1, LARGE: 1}, "first member judges"),
     Wrong("the row judges", "a6.5", "", '''
 def attend(q, k, v, groups, window, scale):
     seen, out = reads(len(q), groups, window), []
@@ -209,18 +209,18 @@ def attend(q, k, v, groups, window, scale):
         scores = (scale * keys @ q[row]).masked_fill(~seen[row], float("-inf"))
         out.append(scores.softmax(dim=0) @ values)
     return torch.stack(out)
-''', {EQUAL: 1}, "with its own query"),
+''', {EQUAL: 1, LARGE: 1}, "with its own query"),
     Wrong("a slice from the first member to the last", "a6.5", "    for members in groups:\n",
           "    for members in groups:\n        members = list(range(members[0], members[-1] + "
-          "1))\n", {EQUAL: 1}, "focal tokens between"),
+          "1))\n", {EQUAL: 1, LARGE: 1}, "focal tokens between"),
     Wrong("the mean of the members", "a6.5", "(scale * k[members] @ q[members[-1]]).softmax(dim=0)",
-          "torch.ones(len(members), dtype=q.dtype) / len(members)", {EQUAL: 1},
+          "torch.ones(len(members), dtype=q.dtype) / len(members)", {EQUAL: 1, LARGE: 1},
           "weigh the same"),
     Wrong("pooled columns are ignored", "a6.5", "~reads(len(q), groups, window)",
           "~(reads(len(q), groups, window) & (torch.arange(len(scores[0])) >= len(groups)))",
           {EQUAL: 1, LARGE: 1}, "the pooled columns are not read"),
     Wrong("the mean of the members' keys", "a6.5", "keys.append(weights @ k[members])",
-          "keys.append(k[members].mean(dim=0))", {EQUAL: 1},
+          "keys.append(k[members].mean(dim=0))", {EQUAL: 1, LARGE: 1},
           "plain mean of its members' keys"),
     Wrong("no maximum is subtracted", "a6.5", 'scores.masked_fill(~reads(len(q), groups, window), '
                                               'float("-inf"))' ".softmax(dim=-1)",
@@ -229,7 +229,7 @@ def attend(q, k, v, groups, window, scale):
     Wrong("torch.isclose for the place", "a6.7",
           "((after == before) | (after.isnan() & before.isnan()))",
           "torch.isclose(after, before, equal_nan=True)", {PLACE: 0.5}, "the billionth of the key"),
-    Wrong("rows are not scaled", "a6.5", "scores = scale * q", "scores = q", {EQUAL: 1},
+    Wrong("rows are not scaled", "a6.5", "scores = scale * q", "scores = q", {EQUAL: 1, LARGE: 1},
           "the rows' scores are not scaled"),
     Wrong("always True", "a6.6", "", "def leaks(implementation, length):\n    return True\n",
           {DIRECT: 2, STEPS: 2, OTHERS: 1}, "accused 4 of 4"),

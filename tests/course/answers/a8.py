@@ -201,7 +201,7 @@ WRONG = [
           "a set, wanted"),
     Wrong("evicted before the row attends", "a8.1", "[0, 4, 5, 6]", "[0, 5, 6]", {HAND: 2 - 1.67},
           "'row 6'"),
-    Wrong("the scale is forgotten", "a8.2", "scores = scale * q", "scores = q", {F_SINGLE: 1},
+    Wrong("the scale is forgotten", "a8.2", "scores = scale * q", "scores = q", FULL,
           "not multiplied by scale"),
     Wrong("two halves of one tensor", "a8.2", "", '''
 def full_step(state, q, k, v, scale):
@@ -215,7 +215,7 @@ def full_step(state, q, k, v, scale):
           '"value": value, "shape": list(key.shape)}', FULL,
           "wanted only tensors and Python integers"),
     Wrong("the chunk's mask is aligned top left", "a8.2", ".tril(columns - chunk)", ".tril()",
-          {F_SINGLE: 1},
+          FULL,
           "aligned top left"),
     Wrong("no mask in a chunk", "a8.2", ".tril(columns - chunk)", "", {F_CHUNKS: 1},
           "later tokens too"),
@@ -226,7 +226,7 @@ def full_step(state, q, k, v, scale):
     scores = scale * q @ key.repeat(1, times, 1, 1).transpose(-1, -2)
     scores = scores.masked_fill(rows > rows[-q.shape[2]:, None], float("-inf"))
     return scores.softmax(-1) @ value.repeat(1, times, 1, 1), {"k": key, "v": value}
-''', {F_SINGLE: 1}, "mod Hk"),
+''', FULL, "mod Hk"),
     Wrong("keys are stored for every query head", "a8.2", "", '''
 def full_step(state, q, k, v, scale):
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
@@ -259,15 +259,15 @@ def streaming_step(state, q, k, v, scale, sinks, recent):
 ''', STREAMING),
     Wrong("positions count from the cache", "a8.3", "    key, value = rotate(k, rows), v\n",
           "    q, k = (rotate(x, rows.clamp(max=sinks + recent) - rows) for x in (q, k))\n"
-          "    key, value = rotate(k, rows), v\n", {S_SINGLE: 1}, "length of the cache"),
+          "    key, value = rotate(k, rows), v\n", STREAMING, "length of the cache"),
     Wrong("a row evicts before it attends", "a8.3", "(distance <= recent))",
           "(distance < max(recent, 1)))",
-          {S_SINGLE: 1, S_EDGES: 1, S_BYTES: 1}, "before the new one has attended"),
+          STREAMING, "before the new one has attended"),
     Wrong("sinks twice while they are recent", "a8.3",
           "    out = attend(rotate(q, rows), key, value, mask, scale)",
           "    near = mask & (tokens < sinks) & (distance <= recent)\n    out = attend(rotate(q, "
           "rows), torch.cat([key, key], 2), torch.cat([value, value], 2),\n                 "
-          "torch.cat([mask, near], 1), scale)", {S_SINGLE: 1}, "is read twice"),
+          "torch.cat([mask, near], 1), scale)", STREAMING, "is read twice"),
     Wrong("no window inside a chunk", "a8.3", "    mask = (distance >= 0) & ((tokens < sinks) | "
                                               "(distance <= recent))",
           "    mask = distance >= 0", {S_CHUNKS: 1}, "gone if the chunk"),
@@ -299,13 +299,13 @@ def streaming_step(state, q, k, v, scale, sinks, recent):
     Wrong("a core one row early", "a8.4", "max(0, (row + 1 - sinks", "max(0, (row + 2 - sinks",
           CORES, "one row early"),
     Wrong("a core one row late", "a8.4", "max(0, (row + 1 - sinks", "max(0, (row - sinks",
-          {C_SINGLE: 2},
+          CORES,
           "one row late"),
     Wrong("judged by one query head", "a8.4", ".mean(dim=2)[:, :, None]", "[:, :, 0][:, :, None]",
-          {C_SINGLE: 2}, "the first head only"),
+          CORES, "the first head only"),
     Wrong("raw tokens are never dropped", "a8.4",
           "        drop = group * (cores(row + 1) - cores(row))\n",
-          "        drop = 0\n", {C_SINGLE: 2, C_BYTES: 2}, "still read raw"),
+          "        drop = 0\n", CORES, "still read raw"),
     Wrong("a view of the window is kept", "a8.4", "[:, :, drop:].clone()",
           "[:, :, drop:].contiguous()", {C_BYTES: 2}, "is a view"),
     Wrong("copied after single tokens only", "a8.4", "(now[name][:, :, drop:].clone() for",
@@ -333,12 +333,12 @@ def cores_step(state, q, k, v, scale, sinks, group, window):
         mask = torch.ones(1, key.shape[2], dtype=torch.bool)
         outputs.append(attend(q[:, :, row - seen : row - seen + 1], key, value, mask, scale))
     return torch.cat(outputs, 2), dict(zip("qkv", parts)) | {"seen": seen + k.shape[2]}
-''', {C_SINGLE: 2, C_BYTES: 2}, "and not behind the sinks"),
+''', CORES, "and not behind the sinks"),
     Wrong("the judge without scale", "a8.4", "weights = (scale * judge", "weights = (judge",
-          {C_SINGLE: 2},
+          CORES,
           "the judge's scores are not multiplied by scale"),
     Wrong("the judge's queries are added", "a8.4", ".mean(dim=2)[:, :, None]",
-          ".sum(dim=2)[:, :, None]", {C_SINGLE: 2}, "are added, not averaged"),
+          ".sum(dim=2)[:, :, None]", CORES, "are added, not averaged"),
     Wrong("the row judges", "a8.4", "", '''
 def cores_step(state, q, k, v, scale, sinks, group, window):
     seen, share, outs = state.get("seen", 0), q.shape[1] // k.shape[1], []
@@ -356,15 +356,15 @@ def cores_step(state, q, k, v, scale, sinks, group, window):
                         for x, y in ((keys, k), (values, v)))
         outs.append(attend(query, keys, values, torch.ones(1, keys.shape[2]) > 0, scale))
     return torch.cat(outs, dim=2), {"k": k, "v": v, "seen": k.shape[2]}
-''', {C_SINGLE: 2, C_BYTES: 2}, "each row judges the groups with its own query"),
+''', CORES, "each row judges the groups with its own query"),
     Wrong("softmaxes are averaged", "a8.4",
           "            weights = (scale * judge @ members.transpose(-1, -2)).softmax(-1)",
           "            judge = q[:, :, t].unflatten(1, (k.shape[1], -1))\n            weights = "
           "(scale * judge @ members.transpose(-1, -2)).softmax(-1).mean(2, keepdim=True)",
-          {C_SINGLE: 2},
+          CORES,
           "average the queries"),
     Wrong("groups are pooled with equal weights", "a8.4", "weights = (scale * judge",
-          "weights = (0 * judge", {C_SINGLE: 2}, "plain mean"),
+          "weights = (0 * judge", CORES, "plain mean"),
     Wrong("the peak is the end", "a8.5", "entry * max(entries(t) for t in last)",
           "entry * entries(length)", {PEAK: 1, TRILLION: 1}, "the peak"),
     Wrong("cores wait uncounted", "a8.5", "behind // group + behind",

@@ -1,1 +1,1 @@
-"""Attacks on the grader as files, the assignment that they answer, and a table of who falls."""
+"""Attacks on the grader and unusual right answers as files, and the assignment they answer."""
