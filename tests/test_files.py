@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from cca_lab.cli.command import check_values, expanded
+
 from cca_lab.files import check_file, held, replacing
 
 SPECIAL = {"pipe": os.mkfifo, "socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),

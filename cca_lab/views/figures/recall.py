@@ -36,12 +36,6 @@ def found_by_depth(shares: Any, *, depths: Sequence[float], lengths: Sequence[in
     `shares` is (depths, lengths); depth 0 is the beginning of the prompt, 1 its end.
     """
     shares = as_array(shares).astype(float)
-    if shares.shape != (len(depths), len(lengths)) or not shares.size:
-        raise ValueError(
-            f"shares: got shape {shares.shape}, wanted ({len(depths)}, {len(lengths)}), one for "
-            "each depth and length")
-    if not ((shares >= 0) & (shares <= 1)).all():
-        raise ValueError(f"shares: got {shares.min():g} to {shares.max():g}, wanted 0 to 1")
     rows, columns = shares.shape
     size = [max(cell * count, 2.0) + room for cell, count, room
             in zip(_CELL, (columns, rows), _ROOM, strict=True)]
@@ -67,13 +61,6 @@ def frontier(points: Mapping[str, Mapping[int, Sequence[float]]], titles: Mappin
     By mechanism and bytes the accuracy of each seed; `published` is attention's in Zoology, `guess`
     that of naming one of the values of a text at random.
     """
-    for name, by_size in points.items():
-        if name not in COLOURS:
-            raise ValueError(
-                f"points: got {name!r}, wanted one of {', '.join(COLOURS)}; give it a colour")
-        if not all(by_size.values()):
-            raise ValueError(
-                f"points: got no accuracy of {name!r} at a size, wanted one for each seed")
     figure, axes = plt.subplots(figsize=(8.2, 4.2))
     for name, by_size in points.items():
         sizes = sorted(by_size)
