@@ -71,6 +71,8 @@ def parsed(kind: Callable[..., Any], words: Sequence[str], command: str) -> Any:
 
 
 def _line(box: str) -> str:
-    """Return the words in the frame that tyro draws around an error."""
-    rows = [row.strip("│╭╮╰╯─ \t") for row in box.splitlines()]
-    return " ".join(row for row in rows if row)
+    """Return the line for an error in the frame that tyro draws: the option, and what is wrong."""
+    rows = (row.strip("\u2502\u256d\u256e\u2570\u256f\u2500 \t") for row in box.splitlines())
+    words = " ".join(row for row in rows if row.strip("-")).partition(" For full helptext")[0]
+    wrong = re.search(r"Error parsing (\S+): (.*?)(?: Got errors| Argument helptext|$)", words)
+    return f"{wrong[1]}: {wrong[2].rstrip('.')}" if wrong else words

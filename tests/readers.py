@@ -59,7 +59,7 @@ def never_executed(data: coverage.Coverage) -> dict[str, list[tuple[str, int]]]:
 
 
 def _decorated(node: ast.FunctionDef) -> bool:
-    """Return whether coverage.py cannot see a function: Triton compiles it, or it only has types."""
+    """Return whether coverage.py cannot see a function: a kernel, or one of types alone."""
     return any(ast.unparse(each).rpartition(".")[2] in ("jit", "overload")
                for each in node.decorator_list)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
-from typer.testing import CliRunner
 
 from cca_lab import files
 from cca_lab.attention import native_build
-from cca_lab.cli import app, doctor
+from cca_lab.cli import doctor
+from tests.command import run_command
 
 
 @pytest.fixture
@@ -173,11 +173,11 @@ def test_each_damage_to_the_data_is_found(data, damage, words, status):
 
 
 def test_checksums_command_verifies_and_writes(data):
-    assert CliRunner().invoke(app, ["checksums"]).exit_code == 0
+    assert run_command(["checksums"]).exit_code == 0
     (data / "results/speed.json").write_bytes(b"[2]")
-    assert CliRunner().invoke(app, ["checksums"]).exit_code == 1
-    assert CliRunner().invoke(app, ["checksums", "--write"]).exit_code == 0
-    assert CliRunner().invoke(app, ["checksums"]).exit_code == 0
+    assert run_command(["checksums"]).exit_code == 1
+    assert run_command(["checksums", "--write"]).exit_code == 0
+    assert run_command(["checksums"]).exit_code == 0
 
 
 def test_shipped_data_is_as_recorded():

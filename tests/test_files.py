@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from cca_lab.cli.command import check_values, expanded
 
 from cca_lab.files import check_file, held, replacing
 
@@ -54,29 +53,6 @@ def test_a_name_is_refused_before_the_work_exactly_if_it_cannot_be_written(tmp_p
         else:
             with pytest.raises(ValueError, match="out: "):
                 check_file(path)
-
-
-@pytest.mark.parametrize("argument, wanted", [
-    ("~/r", "HOME/r"), ("--out=~/r", "--out=HOME/r"), ("~", "HOME"), ("a~/b", "a~/b"),
-    ("--out=~/a=b", "--out=HOME/a=b"), ("~ about 3", "~ about 3"), ("--option", "--option"),
-    ("--x=a~b", "--x=a~b")])
-def test_the_home_folder_is_written_out_wherever_it_stands(argument, wanted, monkeypatch):
-    monkeypatch.setenv("HOME", "/somewhere")
-    assert expanded(argument) == wanted.replace("HOME", "/somewhere")
-
-
-def test_nobody_s_home_folder_is_refused():
-    with pytest.raises(ValueError, match="out: ~nobody-here/r is in nobody's home folder"):
-        expanded("--out=~nobody-here/r")
-
-
-def test_two_outputs_of_a_command_are_two_files(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    check_values({"out": Path("b.json"), "figure": Path("b.png"), "model": "b.json"})
-    with pytest.raises(ValueError, match="^figure: .* is also out"):
-        check_values({"out": Path("b.json"), "figure": tmp_path / "b.json"})
-    with pytest.raises(ValueError, match="out: a.md is also source"):
-        check_values({"out": Path("a.md"), "source": Path("a.md")})
 
 
 def test_one_command_at_a_time_writes_to_a_place(tmp_path):

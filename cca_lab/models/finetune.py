@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.adapters import adapter_of, add_lora
-from cca_lab.models.checkpoints import check_replaceable, save_pretrained
+from cca_lab.models.checkpoints import check_replaceable, said, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
 from cca_lab.models.inputs import check_model
 from cca_lab.models.plugin import attention_of, group_size, swap_attention
@@ -27,10 +27,10 @@ from cca_lab.models.run_folder import (
     PROGRESS,
     WRAPPED,
     append_log,
-    check_random_state,
+    check_state,
+    digests,
     fingerprint,
     load_trained,
-    loading_state,
     put_back,
     read_log,
     read_progress,
@@ -247,7 +247,7 @@ class Finetuner:
             accelerator.wait_for_everyone()  # every process has written its own random state
             if main:
                 progress = {"step": self.step, "precision": self.precision,
-                            "run": self._run_identity()}
+                            "run": self._run_identity(), "files": digests(temporary)}
                 (temporary / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
                 replace_folder(temporary, self.folder / "state")
                 save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
@@ -302,13 +302,20 @@ class Finetuner:
         if saved != now:
             differing = [key for key in sorted(saved.keys() | now.keys())
                          if saved.get(key) != now.get(key)]
-            raise ValueError(f"resume: {', '.join(differing)} differ from the run in "
-                             f"{self.folder}; give the same options, or another folder")
+            told = ", ".join(f"{key} ({saved.get(key)} then, {now.get(key)} now)"
+                             for key in differing)
+            raise ValueError(f"resume: {told} differ from the run in {self.folder}; give the same "
+                             "options, or another folder")
+        if not 0 <= progress["step"] <= self.config.steps:
+            raise ValueError(f"resume: {state / PROGRESS}: step: got {progress['step']}, wanted 0 "
+                             f"to {self.config.steps}")
+        check_state(state, progress["files"], allow_different=allow_different)
         if self.optimizers:
-            with loading_state(state):
+            try:
                 self.accelerator.load_state(str(state))
-            if not allow_different:
-                check_random_state(state, self.accelerator.process_index)
+            except Exception as error:  # the files are whole: they are another model's
+                raise ValueError(f"resume: {state} is the state of another model ({said(error)}); "
+                                 "give the model that the run began with") from error
         self.step, self.precision = progress["step"], progress["precision"]
         if self.accelerator.is_main_process:
             trim_log(state.parent, self.step)

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import torch
-from accelerate.utils import load
-from safetensors.torch import load_file, load_model
+from safetensors.torch import load_model
 from torch import Tensor, nn
 
-from cca_lab.files import replacing
+from cca_lab.files import digest, replacing
 from cca_lab.models.checkpoints import said
 from cca_lab.stored import matches, read_json, read_text
 
@@ -33,6 +32,7 @@ class Progress(TypedDict):
     step: int
     precision: str
     run: dict[str, Any]
+    files: dict[str, str]  # digests of the state's other files
 
 
 class Record(TypedDict):
@@ -47,20 +47,17 @@ def read_progress(state: Path) -> Progress:
     path = state / PROGRESS
     progress = read_json(path, "resume", ADVICE)
     matches(progress, Progress, f"resume: {path}", ADVICE)
-    if progress["step"] < 0:
-        raise ValueError(f"resume: {path}: step: got {progress['step']}, wanted 0 or more; "
-                         f"{ADVICE}")
     return progress
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
     """Return the first 16 hex digits of the SHA-256 over names and values."""
-    digest = hashlib.sha256()
+    total = hashlib.sha256()
     for name, weight in weights.items():
-        digest.update(name.encode())
+        total.update(name.encode())
         values = weight.detach().cpu().contiguous().flatten()
-        digest.update(values.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]
+        total.update(values.view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()[:16]
 
 
 def load_trained(model: nn.Module, state: Path, frozen: Collection[str]) -> None:
@@ -71,49 +68,24 @@ def load_trained(model: nn.Module, state: Path, frozen: Collection[str]) -> None
         raise ValueError(f"its weights lack {lost}, and have {sorted(unexpected)} besides")
 
 
-@contextmanager
-def loading_state(state: Path) -> Iterator[None]:
-    """Turn an error while a state is loaded into a ValueError that names the file which is broken.
+def digests(state: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file of a state but its progress, by name."""
+    return {path.name: digest(path) for path in sorted(state.iterdir()) if path.name != PROGRESS}
 
-    A state without a broken file belongs to another model.
+
+def check_state(state: Path, files: Mapping[str, str], *, allow_different: bool) -> None:
+    """Raise ValueError naming a file of a state that is not as it was written.
+
+    Random states may be others if `allow_different`; accelerate would go on without them in
+    silence, and dropout draw other numbers.
     """
-    try:
-        yield
-    except Exception as error:  # on a broken file a library may raise anything
-        for path in sorted(state.iterdir()):
-            if problem := _problem_of(path):
-                raise ValueError(f"resume: {path} cannot be used ({problem}); {ADVICE}"
-                                 ) from error
-        raise ValueError(f"resume: {state} is the state of another model ({said(error)}); give the "
-                         "model that the run began with") from error
-
-
-def _problem_of(path: Path) -> str | None:
-    try:
-        if path.suffix == ".safetensors":
-            load_file(path)
-        elif path.suffix == ".bin":
-            load(path, map_location="cpu")
-    except Exception as error:
-        return said(error)
-    return None
-
-
-def check_random_state(state: Path, process: int) -> None:
-    """Raise ValueError unless the random states of a process were just restored from its file.
-
-    accelerate goes on without them in silence, and dropout then draws other numbers.
-    """
-    path = state / f"random_states_{process}.pkl"
-    try:
-        restored = torch.equal(torch.get_rng_state(), load(path)["torch_manual_seed"])
-        problem = "holds other states than those in use"
-    except Exception as error:
-        restored, problem = False, said(error)
-    if not restored:
-        raise ValueError(f"resume: {path} cannot be used ({problem}), so that the run may go on "
-                         "otherwise than if it had not stopped; give --allow-different to go on "
-                         "nevertheless")
+    for name, written in files.items():
+        path, random = state / name, name.startswith("random_states")
+        if random and allow_different or path.is_file() and digest(path) == written:
+            continue
+        advice = ("give --allow-different to go on, otherwise than if the run had not stopped"
+                  if random else ADVICE)
+        raise ValueError(f"resume: {path} is missing, or not as it was written; {advice}")
 
 
 @contextmanager

@@ -50,9 +50,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "latency": ("cca_lab.studies.reproduce.measured:Latency",
                 "Measure a layer's forward pass for every group size, window and importance rate "
                 "of the papers."),
-    "wire": ("cca_lab.studies.benchmarks.wire:Wire",
-             "Count what travels when one text is spread over processes, here and planned."),
-    "gpu": ("cca_lab.studies.benchmarks.gpu.run:GpuBench",
+    "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
             "Check and time the kernels on one GPU, within ten minutes."),
     "kernels": ("cca_lab.studies.kernels:Kernels",
                 "Compile every kernel for each target, without a GPU, and show what it uses."),

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,7 @@ from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
-from cca_lab.studies.benchmarks.attention import rates_of, tile_ratio
-from cca_lab.studies.benchmarks.gpu import tables as gpu_tables
-from cca_lab.studies.benchmarks.wire import hidden_table, measured_table, planned_table
+from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers
 from cca_lab.studies.study import label, ranked_heads
 from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries, swept
 from cca_lab.views.figures.caches import holdings
@@ -147,134 +144,6 @@ def finding() -> str:
     rows = [[spoken(name), *(mean.cells()[at] for at in (0, 2, 3, 5))]
             for name, mean in summaries(chosen).items()]
     return table(["attention", *(COLUMNS[at] for at in (0, 2, 3, 5))], rows)
-
-
-def attention() -> str:
-    """Return the table of CCA against full attention on a CPU."""
-    (study,) = results("attention-cpu.json")
-    rows = [[row["pass"], str(row["length"]), str(row["window"]), row["implementation"],
-             f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}", percent(row["share"]),
-             percent(row["full_of_peak"]), percent(row["cca_of_peak"]),
-             written(row.get("full_peak"), 2**20), written(row.get("cca_peak"), 2**20)]
-            for row in sorted(study["rows"], key=lambda row: row["pass"])]
-    where = "{cpu}, {threads} threads, torch {torch}".format_map(study["machine"])
-    shape = ", ".join(f"{name} {value}" for name, value in study["shape"].items())
-    return table(["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs",
-                  "share", "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"], rows) + (
-        f"\n{where}; {shape}; medians of {study['rounds']} interleaved rounds; peak: a product "
-        f"{study['roof']['product']} in the same rounds.\n")
-
-
-def families() -> str:
-    """Return the table of CCA against full attention in every file, at the lengths of all."""
-    rows, notes = [], []
-    for study in results("attention-*.json"):
-        cpu, dtype = study["machine"]["cpu"], study["shape"]["dtype"]
-        notes.append(f"{cpu}, {dtype}: {study['machine']['threads']} threads, medians of "
-                     f"{study['rounds']} rounds.")
-        for row in study["rows"]:
-            if row["length"] not in (8192, 16384):
-                continue
-            tiles = tile_ratio(row["length"], study["shape"]["group"], row["window"],
-                               row["implementation"], dtype)
-            rows.append([cpu, dtype, row["pass"], str(row["length"]), str(row["window"]),
-                         row["implementation"], f"{1e3 * row['full_seconds']:.0f}",
-                         f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}",
-                         f"{row['pair_ratio']:.2f}", f"{tiles:.2f}", percent(row["share"]),
-                         percent(row["ratio"] / tiles),
-                         *(f"{rate / 1e9:.0f}" for rate in rates_of(row, study["shape"]))])
-    return table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA",
-                  "pairs", "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"],
-                 rows) + "\n" + " ".join(notes) + "\n"
-
-
-def decode() -> str:
-    """Return the table of one token's attention with each cache against a full cache, by length."""
-    (study,) = results("decode-cpu.json")
-    lengths = sorted({row["length"] for row in study["rows"]})
-    by_cache: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in study["rows"]:
-        key = f"{row['heads']} / {row['kv_heads']} x {row['head_dim']}", row["cache"]
-        by_cache.setdefault(key, {})[row["length"]] = row
-    rows = []
-    for (shape, cache), by_length in by_cache.items():
-        longest = by_length[max(by_length)]
-        rows.append([shape, cache, f"{1e3 * longest['seconds']:.2f}",
-                     f"{longest['entry_ratio']:.1f}",
-                     *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)])
-    where = study["machine"]
-    return table(["heads / KV heads x head_dim", "cache", "ms a token, longest",
-                  "full / its entries, longest",
-                  *(f"full / its time, {n // 1024}K" for n in lengths)], rows) + (
-        f"\n{where['cpu']}, {where['threads']} threads, torch {where['torch']}; one layer, "
-        f"{study['dtype']}, caches filled with random content; medians of {study['rounds']} "
-        f"interleaved rounds of {study['tokens']} tokens.\n")
-
-
-def peers() -> str:
-    """Return the table of published attention for the CPU beside CCA, by dtype and length."""
-    (study,) = results("peers-cpu.json")
-    cells: dict[tuple[str, ...], list[str]] = {}
-    reasons: dict[str, list[str]] = {}
-    pairs: dict[str, float] = {}
-    for row in study["rows"]:
-        name, length = (row["dtype"], row["form"], row["pattern"]), row["length"]
-        if "reason" in row:
-            reasons.setdefault(f"{', '.join(name)}: {row['reason']}", []).append(str(length))
-        if row["pattern"] not in ("full", "CCA"):
-            pairs[row["pattern"]] = max(pairs.get(row["pattern"], 0), row["pairs_of_cca"])
-        cells.setdefault(name, []).extend(
-            ["-"] * 3 if "reason" in row else [
-                written(row["seconds"], 1e-3), written(row["rate"], 1e9),
-                written(row["sdpa_ratio"], 1, 2)])
-    lengths = dict.fromkeys(row["length"] for row in study["rows"])
-    columns = [text for length in lengths
-               for text in (f"ms, {length} tokens", "GFLOP/s", "SDPA's time / its")]
-    notes = ["{cpu}, {threads} threads".format_map(study["machine"]),
-             ", ".join(f"{name} {number}" for name, number in study["versions"].items()),
-             label("", study["shape"]).strip(),
-             f"medians of at most {study['rounds']} interleaved rounds",
-             *(f"{pattern}: at most {ratio:.2f} times CCA's pairs"
-               for pattern, ratio in pairs.items()),
-             *(f"not measured at {', '.join(where)} tokens: {reason}"
-               for reason, where in reasons.items())]
-    return table(["dtype", "operator", "sees", *columns],
-                 [[*name, *row] for name, row in cells.items()]) + f"\n{'; '.join(notes)}.\n"
-
-
-def gpu(make: Callable[[Row], gpu_tables.Table], file: str = "gpu-h100.json") -> str:
-    """Return a table of `study gpu`, as the command prints it."""
-    (study,) = results(file)
-    return table(*make(study["sections"])) + (
-        "\n{gpu}, torch {torch}, triton {triton}, CUDA {cuda}.\n".format_map(study["machine"]))
-
-
-def model(file: str = "model-cpu.json") -> str:
-    """Return the table of first token, next tokens, memory and training for each attention."""
-    (study,) = results(file)
-    prompts = sorted({row["prompt"] for row in study["writing"]})
-    steps = sorted({step["length"] for step in study["training"]})
-    peak = any("peak_bytes" in row for row in study["writing"])
-    training = {(step["attention"], step["length"]): step for step in study["training"]}
-    rows: dict[str, list[str]] = {}
-    for row in sorted(study["writing"], key=lambda row: row["prompt"]):
-        rows.setdefault(row["attention"], [row["attention"]]).extend(
-            [f"{1e3 * row['first_seconds']:.0f}", f"{1e3 * row['token_seconds']:.1f}",
-             *[written(row.get("peak_bytes"), 2**20)][:peak]])
-    for name, cells in rows.items():
-        cells += [written(training.get((name, length), {}).get("tokens_a_second"))
-                  for length in steps]
-    size = study["model"]
-    title = size.get("name") or "GPT-2 of random weights"
-    return table(["attention",
-                  *(text for n in prompts
-                    for text in (f"first token ms, {n} tokens", "next token ms",
-                                 *["peak MiB"][:peak])),
-                  *("training tokens / s" + f", {length} tokens" * (len(steps) > 1)
-                    for length in steps)], rows.values()) + (
-        f"\n{title}, {size['layers']} layers, width {size['width']}, "
-        f"{size['parameters'] / 1e6:.1f} M weights; {study['device']}; medians of at most "
-        f"{study['rounds']} interleaved rounds.\n")
 
 
 def compare() -> str:
@@ -471,51 +340,28 @@ def _found(studies: Sequence[Row], length: int) -> str:
     return f"{hits} of {asked}" if asked else "-"
 
 
-def wire() -> str:
-    """Return the table of what travelled between processes, and of the largest error."""
-    (study,) = results("wire.json")
-    shape = study["shape"]
-    return table(*measured_table(study)) + (
-        f"\n{study['length']} tokens, group size {study['group']}, window {study['window']}, "
-        f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
-        f"sums over the processes, gloo; {study['machine']['cpu']}.\n")
-
-
-def wire_hidden() -> str:
-    """Return the table of how much of a slow link's time the local window's work hides."""
-    (study,) = results("wire.json")
-    return table(*hidden_table(study)) + (
-        f"\nThe same text and layer, two processes of one thread, zigzag; an exchange takes "
-        f"{1e3 * study['latency']:g} ms and its bytes; medians of {study['rounds']} interleaved "
-        f"rounds, of each the slower process; {study['machine']['cpu']}.\n")
-
-
-def wire_plan() -> str:
-    """Return the table of a long text on many machines, computed from measured rates."""
-    (study,) = results("wire.json")
-    shape, rates = study["planned_shape"], study["rates"]
-    return table(*planned_table(study)) + (
-        f"\n{study['tokens']} tokens, {shape['layers']} layers of {shape['heads']} query and "
-        f"{shape['kv_heads']} KV heads of {shape['head_dim']}, {shape['number']} bytes a number; "
-        f"links of {study['link'] / 1e3:g} GB/s. Attention at the rates in `{rates['file']}` "
-        f"({rates['cpu']}, {rates['threads']} threads, {rates['dtype']}, {rates['length']} "
-        f"tokens): {rates['cca'] / 1e9:.0f} and {rates['full'] / 1e9:.0f} GFLOP/s of visible "
-        "pairs.\n")
+def of_file(table: Callable[[Row], str], file: str) -> Callable[[], str]:
+    """Return what writes the table of a file of results."""
+    return lambda: table(results(file)[0])
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "finding": finding, "models": models, "recovery": recovery, "variants": variants,
     "phases": phases,
-    "attention": attention, "compare": compare, "decode": decode, "model": model,
-    "peers": peers, "real-model": partial(model, "model-smollm2.json"),
-    "gpu-speed": partial(gpu, gpu_tables.speed_table),
-    "gpu-rates": partial(gpu, gpu_tables.rate_table),
-    "gpu-decode": partial(gpu, gpu_tables.decode_table, "gpu-h100-first.json"),
-    "gpu-model": partial(gpu, gpu_tables.model_table, "gpu-h100-first.json"),
+    "compare": compare,
+    "attention": of_file(attention.table, "attention-cpu.json"),
+    "families": lambda: attention.families_table(results("attention-*.json")),
+    "decode": of_file(decode.table, "decode-cpu.json"),
+    "model": of_file(model.table, "model-cpu.json"),
+    "real-model": of_file(model.table, "model-smollm2.json"),
+    "peers": of_file(peers.table, "peers-cpu.json"),
+    "gpu-speed": of_file(gpu.speed_table, "gpu-h100.json"),
+    "gpu-rates": of_file(gpu.rate_table, "gpu-h100.json"),
+    "gpu-decode": of_file(gpu.decode_table, "gpu-h100-first.json"),
+    "gpu-model": of_file(gpu.model_table, "gpu-h100-first.json"),
     "lengths": lengths, "needles": needles, "retrieval": retrieval, "kept": kept, "alike": alike,
     "alike-tasks": alike_tasks,
-    "kept-frontier": kept_frontier,
-    "wire": wire, "wire-hidden": wire_hidden, "wire-plan": wire_plan, "families": families}
+    "kept-frontier": kept_frontier}
 
 
 def marked_pages() -> list[Path]:

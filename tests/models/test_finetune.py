@@ -467,15 +467,15 @@ def test_resume_after_a_cut_between_the_two_renames_of_a_checkpoint(tmp_path):
 
 def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
     Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path).run()
-    with pytest.raises(ValueError, match="learning_rate differ"):
+    with pytest.raises(ValueError, match="learning_rate .*differ"):
         Finetuner(swapped(), mixture(), in_float32(steps=1, learning_rate=1.0), tmp_path).resume()
-    with pytest.raises(ValueError, match="optimizer differ"):
+    with pytest.raises(ValueError, match="optimizer .*differ"):
         Finetuner(swapped(), mixture(), in_float32(steps=1, optimizer="muon"), tmp_path).resume()
     for other in (mixture(length=32), mixture(seed=1), mixture(tasks=()), mixture(shift=0)):
         with pytest.raises(ValueError, match="differ from the run"):
             Finetuner(swapped(), other, in_float32(steps=1), tmp_path).resume()
     narrow = swap_attention(small.model(), "cca", group=2, window=8)
-    with pytest.raises(ValueError, match="group differ"):
+    with pytest.raises(ValueError, match="group .*differ"):
         Finetuner(narrow, mixture(), in_float32(steps=1), tmp_path).resume()
     with pytest.raises(ValueError, match="no state"):
         Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path / "empty").resume()

@@ -6,9 +6,7 @@ import math
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from cca_lab.cli import app
 from cca_lab.mechanisms import CCA
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.mini import new_model, sinusoids
@@ -17,6 +15,7 @@ from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curri
 from cca_lab.models.training import MatrixMuon, block_matrices
 from cca_lab.studies import pretrain as command
 from cca_lab.studies.pretrain import Pretrain
+from tests.command import run_command
 from tests.studies import small
 
 
@@ -158,7 +157,7 @@ def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
     words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200,
              "--width", 16, "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt",
              "--attention", "cca", "--group", 4, "--window", 8, "--text-only"]
-    done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
+    done = run_command(["pretrain", *map(str, words)])
     assert done.exit_code == 0, done.output
     assert attention_of(load_pretrained(tmp_path / "model")[0]) == CCA(group=4, window=8)
     stored = json.loads((tmp_path / "model" / "pretraining.json").read_text())

@@ -47,78 +47,57 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:100])
 
 
-def junk(path):
-    path.write_bytes(b"x\n")
+def flip(path):
+    """Change one byte in the middle, which a reader of the format does not notice."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
-def empty(path):
-    path.write_bytes(b"")
-
-
-BREAKS = {"cut": cut, "junk": junk, "empty": empty, "gone": os.remove}
-
-
-@pytest.mark.parametrize("broken", BREAKS)
-@pytest.mark.parametrize("name", ["progress.json", "model.safetensors", "optimizer.bin",
-                                  "random_states_0.pkl"])
-def test_each_file_of_the_state_is_named_when_it_is_broken(run, name, broken):
-    """accelerate alone ends in a traceback, or goes on without the random states."""
-    assert {path.name for path in (run / "state").iterdir()} >= {name}
-    BREAKS[broken](run / "state" / name)
-    gone = broken == "gone" and name != "random_states_0.pkl"
-    with pytest.raises(ValueError, match="^resume: .*" + ("state" if gone else name)):
-        resumed(run)
-
-
-@pytest.mark.parametrize("broken", BREAKS)
-def test_lost_random_states_need_a_word(run, broken):
-    """The mutant that never looks resumes with dropout that differs."""
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.bin", "random_states_0.pkl"])
+def test_a_file_of_the_state_that_changed_is_named(run, name):
+    """accelerate alone takes other weights, and goes on without the random states."""
     assert resumed(run)[1] == 2
-    BREAKS[broken](run / "state" / "random_states_0.pkl")
-    with pytest.raises(ValueError, match="random_states_0.pkl cannot .* --allow-different"):
+    path = run / "state" / name
+    whole = path.read_bytes()
+    for damage in (flip, cut, os.remove):
+        damage(path)
+        with pytest.raises(ValueError, match=f"^resume: .*{name} is missing, or not as it was"):
+            resumed(run)
+        path.write_bytes(whole)
+
+
+def test_lost_random_states_need_a_word(run, monkeypatch):
+    """The mutant that never looks resumes with dropout that differs."""
+    (run / "state" / "random_states_0.pkl").unlink()
+    with pytest.raises(ValueError, match="random_states_0.pkl is missing.* --allow-different"):
         resumed(run)
     assert resumed(run, allow_different=True)[1] == 2
-
-
-def test_a_state_that_is_not_looked_at_would_be_seen(run, monkeypatch):
-    (run / "state" / "random_states_0.pkl").unlink()
-    monkeypatch.setattr(finetune, "check_random_state", lambda state, process: None)
+    monkeypatch.setattr(finetune, "check_state", lambda state, files, allow_different: None)
     assert resumed(run)[1] == 2
+
+
+@pytest.mark.parametrize("step", [-7, 99])
+def test_a_step_that_was_not_taken_is_refused(run, step):
+    path = run / "state" / "progress.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"step": step}))
+    with pytest.raises(ValueError, match=rf"progress\.json: step: got {step}, wanted 0 to 2"):
+        resumed(run)
 
 
 @pytest.mark.parametrize("content, named", [
-    ("{}", "step: got nothing"), ("[]", r"got \[\], wanted"), ("5", "got 5"), ("null", "got None"),
-    ('{"step": "x", "precision": "float32", "run": {}}', "step: got 'x'"),
-    ('{"step": true, "precision": "float32", "run": {}}', "step: got True"),
-    ('{"step": 1, "precision": "float32", "run": null}', r"run: got None"),
-    ('{"step": 1, "precision": 5, "run": {}}', "precision: got 5"),
-    ('{"step": NaN}', "NaN' is no finite number")])
+    ("{}", "step: got nothing"), ('{"step": 1, "precision": "x", "run": {}}', "files: got nothing"),
+    ('{"step": 1', "is no JSON")])
 def test_progress_of_another_form_is_named(run, content, named):
     (run / "state" / "progress.json").write_text(content)
     with pytest.raises(ValueError, match=rf"^resume: .*progress\.json.*{named}"):
         resumed(run)
 
 
-def test_a_negative_step_is_refused(run):
-    path = run / "state" / "progress.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"step": -7}))
-    with pytest.raises(ValueError, match="step: got -7, wanted 0 or more"):
-        resumed(run)
-
-
-@pytest.mark.parametrize("line, named", [
-    ("5", "got 5"), ("null", "got None"), ("{}", "got nothing"), ('{"step": "x"}', "got 'x'"),
-    ('{"step": 1, "text_loss": "x"}', "text_loss: got 'x'")])
-def test_a_record_of_another_form_is_named_with_its_line(run, line, named):
+def test_a_record_of_another_form_is_named_with_its_line(run):
     with (run / "log.jsonl").open("a") as log:
-        log.write(f"{line}\n")
-    with pytest.raises(ValueError, match=f"^log: line 3 of .*{named}"):
-        resumed(run)
-
-
-def test_a_log_that_is_no_text_is_named(run):
-    (run / "log.jsonl").write_bytes(b"\xff\xfe\n")
-    with pytest.raises(ValueError, match=r"^log: .*log\.jsonl is no text in UTF-8"):
+        log.write('{"step": "x"}\n')
+    with pytest.raises(ValueError, match="^log: line 3 of .*got 'x'"):
         resumed(run)
 
 
@@ -163,10 +142,9 @@ def test_the_environment_changes_no_weight(monkeypatch):
     assert trained()[0] == told and same(trained()[1], plain)
 
 
-@pytest.mark.parametrize("name", finetune.ENGINES)
-def test_an_engine_of_the_environment_is_refused(name, monkeypatch):
-    monkeypatch.setenv(name, "true")
-    with pytest.raises(ValueError, match=f"^{name}: is set"):
+def test_an_engine_of_the_environment_is_refused(monkeypatch):
+    monkeypatch.setenv(finetune.ENGINES[0], "true")
+    with pytest.raises(ValueError, match=f"^{finetune.ENGINES[0]}: is set"):
         Finetuner(swapped(), mixture(), in_float32(steps=1))
 
 

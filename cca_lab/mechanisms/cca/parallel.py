@@ -40,9 +40,7 @@ from cca_lab.attention.parallel import Range, Ranges, Route, Shards, fetch, merg
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.cca.groups import pairs
 from cca_lab.mechanisms.indices import core_count, first_raw, pooled_groups
-from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True)
@@ -236,46 +234,3 @@ def refuse_sinks(mechanism: CCA) -> None:
     if mechanism.sinks:
         raise ValueError(f"sinks: got {mechanism.sinks}, wanted 0 over several processes; no "
                          "process sends the others its sinks, so take them out or use one process")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of one attention layer: H, Hk, D, texts at a time, and bytes of one number."""
-
-    heads: int = 32
-    kv_heads: int = 8
-    head_dim: int = 128
-    batch: int = 1
-    number: int = 2
-
-    def __post_init__(self) -> None:
-        check_integers(1, **vars(self))
-
-    @property
-    def entry(self) -> int:
-        """Bytes of the keys and values of one token, of all KV heads and texts."""
-        return 2 * self.batch * self.kv_heads * self.head_dim * self.number
-
-
-def entries_received(plan: Plan, rank: int) -> int:
-    """Return how many entries a process receives with CCA, by the plan that `fetch` follows."""
-    return plan.halo.received(rank) + plan.cores.received(rank)
-
-
-def ring_received(plan: Plan, rank: int) -> int:
-    """Return how many entries a process receives with ring attention: those of all others."""
-    return plan.shards.length - plan.shards.tokens(rank)
-
-
-def pairs_of(plan: Plan, rank: int) -> int:
-    """Return how many query-key pairs the rows of one process score."""
-    def before(stop: int) -> int:
-        return pairs(stop, plan.group, plan.window) if stop else 0
-
-    return sum(before(stop) - before(start) for start, stop in plan.shards.pieces[rank])
-
-
-def resident_entries(plan: Plan, rank: int) -> int:
-    """Return how many entries a process holds as it attends: its tokens, the halo, its cores."""
-    cores = sum(stop - start for start, stop in plan.cores.want[rank])
-    return plan.shards.tokens(rank) + plan.halo.received(rank) + cores

@@ -12,6 +12,8 @@ at its smallest. A length that would exceed the command's time is left out and r
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -20,23 +22,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.mechanisms import Mechanism, mechanism_of
-from cca_lab.mechanisms.caches import CACHES, with_sized
 from cca_lab.mechanisms.caching.state import Copies, Draw, GrowingBuffers, State
-from cca_lab.reporting import machine, print_table
-from cca_lab.settings import option
-from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, compared, interleave
-from cca_lab.studies.study import Study
+from cca_lab.options import Count
+from cca_lab.reporting import machine
+from cca_lab.studies.benchmarks.results import chosen, markdown, result_file
+from cca_lab.studies.benchmarks.timing import compared, interleave
 
 SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64},
           {"heads": 32, "kv_heads": 8, "head_dim": 128})
 # The papers' settings, or about 2048 entries if a paper names several or none.
-OPTIONS: dict[str, dict[str, Any]] = with_sized(
-    {"cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
-     "random_tokens": {"group": 16, "window": 1024},
-     "dga": {"group": 16, "gamma": 0.1, "floor": 1024}, "lococo": {"slots": 512, "segment": 512},
-     "h2o": {"heavy": 1024, "recent": 1024}, "streaming_llm": {"sinks": 4, "recent": 2044},
-     "lm_infinite": {"local": 2045, "global_tokens": 4}},
-    entries=2048, length=131072)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
+    "random_tokens": {"group": 16, "window": 1024},
+    "dga": {"group": 16, "gamma": 0.1, "floor": 1024}, "lococo": {"slots": 512, "segment": 512},
+    "h2o": {"heavy": 1024, "recent": 1024}, "streaming_llm": {"sinks": 4, "recent": 2044},
+    "lm_infinite": {"local": 2045, "global_tokens": 4}}
 FULL, COPIED = "full", "full, copied"
 TOKENS = 18  # per round: DGA with groups of 16 makes one group in 18 tokens
 LAYERS, SPREAD = 8, 2**28  # layers that are read in turn: as many as take so many bytes together
@@ -45,67 +45,67 @@ GROWTH = 2.5  # lengths double, so each takes at most this many times as long as
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decode(Study):
+class Decode:
     """Measure one token's attention with each cache against a full cache: time, bytes, entries.
 
     Seconds are per token, medians with [lowest, highest]; ratios are full over cache.
     """
 
-    length: tuple[int, ...] = option((4096, 8192, 16384, 32768, 65536, 131072),
-                                     "Tokens read before the timed ones; repeatable.", least=1,
-                                     most=2**20)
-    cache: tuple[str, ...] = option((), "Mechanism whose cache is measured; repeatable.",
-                                    shown="all")
-    rounds: int = option(3, ROUNDS, least=1, most=MOST_ROUNDS)
-    shapes: Sequence[dict[str, int]] = SHAPES
+    length: tuple[Count, ...] = (4096, 8192, 16384, 32768, 65536, 131072)
+    """Tokens read before the timed ones."""
+    cache: tuple[str, ...] = ()
+    """Mechanisms whose caches are measured; all without the option."""
+    rounds: Count = 3
+    """Interleaved rounds; each time is the median over them."""
+    out: Path | None = None
+    """JSON file to write."""
 
-    def result(self) -> dict[str, Any]:
-        """Measure a row per shape, length and cache."""
-        caches = list(self.cache or OPTIONS)
-        for name in caches:
-            if name not in OPTIONS:
-                raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(OPTIONS)}")
-        rows, left_out = measure_all(caches, self.length, self.shapes, self.rounds)
-        return {"bench": "decode", "machine": machine(), "rounds": self.rounds, "tokens": TOKENS,
-                "dtype": "float32", "content": "random, of the sizes after so many tokens",
-                "options": {name: OPTIONS[name] for name in caches}, "left_out": left_out,
-                "rows": rows}
-
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print a table per shape."""
-        where, rows = result["machine"], result["rows"]
-        columns = ("cache", "L", "us a token", "range", "full / cache", "range", "entries",
-                   "full / cache entries", "share", "MiB")
-        for shape in dict.fromkeys((row["heads"], row["kv_heads"], row["head_dim"])
-                                   for row in rows):
-            cells = [(row["cache"], row["length"], f"{row['seconds'] * 1e6:.0f}",
-                      "{:.0f}-{:.0f}".format(*(1e6 * end for end in row["range"])),
-                      f"{row['ratio']:.1f}", "{:.1f}-{:.1f}".format(*row["ratio_range"]),
-                      f"{row['entries']:.0f}", f"{row['entry_ratio']:.1f}", f"{row['share']:.0%}",
-                      f"{row['bytes'] / 2**20:.1f}")
-                     for row in rows if (row["heads"], row["kv_heads"], row["head_dim"]) == shape]
-            print_table(
-                "one token, {} heads, {} KV heads, head_dim {}, ".format(*shape)
-                + f"{result['dtype']}: {where['cpu']}, {where['threads']} threads; content "
-                f"{result['content']}", columns, cells)
-        for text in result["left_out"]:
-            print(f"left out: {text}")
+    def run(self) -> None:
+        """Measure a row per length, shape and cache; print the table and what was left out."""
+        options = chosen("cache", self.cache, every_cache())
+        with result_file(self.out) as result:
+            result |= {"machine": machine(), "bench": "decode", "rounds": self.rounds,
+                       "tokens": TOKENS, "dtype": "float32",
+                       "content": "random, of the sizes after so many tokens", "options": options,
+                       "left_out": [], "rows": []}
+            start, last = perf_counter(), [0.0] * len(SHAPES)
+            for length, (number, shape) in product(sorted(self.length), enumerate(SHAPES)):
+                begin = perf_counter()
+                if begin - start + GROWTH * last[number] > LIMIT:
+                    result["left_out"].append(f"{length} tokens, {shape['heads']} heads of "
+                                              f"{shape['head_dim']}: no time left")
+                    continue
+                result["rows"] += measure(tuple(options), length, shape, self.rounds)
+                last[number] = perf_counter() - begin
+        print(table(result), *(f"left out: {text}" for text in result["left_out"]), sep="\n")
 
 
-def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[dict[str, int]],
-                rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of all lengths and shapes that fit the time limit, and those left out."""
-    rows, left_out, start, last = [], [], perf_counter(), dict.fromkeys(range(len(shapes)), 0.0)
-    for length in sorted(lengths):
-        for number, shape in enumerate(shapes):
-            begin = perf_counter()
-            if begin - start + GROWTH * last[number] > LIMIT:
-                left_out.append(
-                    f"{length} tokens, {shape['heads']} heads of {shape['head_dim']}: no time left")
-                continue
-            rows += measure(caches, length, shape, rounds)
-            last[number] = perf_counter() - begin
-    return rows, left_out
+def table(result: Mapping[str, Any]) -> str:
+    """Return the table of one token's attention with each cache, by length."""
+    lengths = sorted({row["length"] for row in result["rows"]})
+    by_cache: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+    for row in result["rows"]:
+        key = f"{row['heads']} / {row['kv_heads']} x {row['head_dim']}", row["cache"]
+        by_cache.setdefault(key, {})[row["length"]] = row
+    rows = []
+    for (shape, cache), by_length in by_cache.items():
+        longest = by_length[max(by_length)]
+        rows.append([shape, cache, f"{1e3 * longest['seconds']:.2f}",
+                     f"{longest['entry_ratio']:.1f}",
+                     *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)])
+    return markdown(
+        ["heads / KV heads x head_dim", "cache", "ms a token, longest",
+         "full / its entries, longest", *(f"full / its time, {n // 1024}K" for n in lengths)], rows,
+        "{cpu}, {threads} threads, torch {torch}".format_map(result["machine"])
+        + f"; one layer, {result['dtype']}, caches filled with random content; medians of "
+        f"{result['rounds']} interleaved rounds of {result['tokens']} tokens.")
+
+
+def every_cache() -> dict[str, dict[str, Any]]:
+    """Return the options of each mechanism that has a cache; others' are of 2048 entries."""
+    from cca_lab.mechanisms.caches import with_sized  # late, as help needs no transformers
+
+    return with_sized(OPTIONS, entries=2048, length=131072)
 
 
 @torch.no_grad()
@@ -115,7 +115,7 @@ def measure(caches: Sequence[str], length: int, shape: dict[str, int],
     makers: dict[str, Callable[[], FullBuffers | State]] = {
         FULL: partial(FullBuffers, length, shape),
         COPIED: partial(FullBuffers, length, shape, copies=True),
-        **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length,
+        **{name: partial(filled_state, mechanism_of(name, every_cache()[name]), length,
                          heads=shape["heads"], kv_heads=shape["kv_heads"],
                          head_dim=shape["head_dim"]) for name in caches}}
     states = {name: layers_of(make) for name, make in makers.items()}
@@ -192,8 +192,8 @@ def filled_state(mechanism: Mechanism, length: int, *, heads: int, kv_heads: int
     A token's cost depends on the amount of the content, not on the values, and to read 128K tokens
     would take minutes. The tests compare the shapes with those of states that did read a text.
     """
-    if mechanism.name not in CACHES:
-        raise ValueError(f"cache: got {mechanism.name!r}, wanted one of {', '.join(CACHES)}")
+    from cca_lab.mechanisms.caches import CACHES
+
     state = CACHES[mechanism.name].state(mechanism)
     state.fill(length, heads, Draw(kv_heads, head_dim, torch.Generator().manual_seed(seed), dtype))
     return state

@@ -12,38 +12,36 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
+from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention, pool_groups, visible_mask
-from cca_lab.extras import EXTRAS, install
+from cca_lab.extras import EXTRAS
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.indices import core_count
-from cca_lab.reporting import machine, print_table
-from cca_lab.settings import check_sizes, option
-from cca_lab.studies.benchmarks.attention import usable_implementations
+from cca_lab.options import Count
+from cca_lab.reporting import machine
+from cca_lab.studies.benchmarks.attention import backends
 from cca_lab.studies.benchmarks.flex import flex_call
+from cca_lab.studies.benchmarks.results import cell, markdown, result_file
 from cca_lab.studies.benchmarks.timing import (
-    MOST_ROUNDS,
-    ROUNDS,
     interleave,
     median_and_range,
     ratios,
     seconds,
     useful_flops,
 )
-from cca_lab.studies.study import Study
 
 HEADS, HEAD_DIM, GROUP, WINDOW = 8, 64, 16, 256
 BLOCK = 64  # of SparseAttention, tokens
 FULL, CORES, NEAREST, BLOCKS = "full", "CCA", "window", "first and nearest blocks"
-DTYPES = ("float32", "bfloat16")
 CELL = 45.0  # seconds of a length and dtype after which no round begins, the first excepted
 PATIENCE = 35.0  # seconds: a form is not called at a length where it is likely to take longer
 MOST_BYTES = 4 * 2**30  # of scores or of a mask, for every pair
@@ -60,12 +58,6 @@ class Form(NamedTuple):
     pattern: str
     make: Make
     masked: int = 0  # bytes that it allocates for every pair of rows and columns, hidden ones too
-    dtypes: tuple[str, ...] = DTYPES
-
-    @property
-    def title(self) -> str:
-        """The library and its operator."""
-        return f"{self.library}: {self.operator}"
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, pattern: str) -> Call:
@@ -177,156 +169,132 @@ def onnx(q: Tensor, k: Tensor, v: Tensor, pattern: str) -> Call:
 
 def lab(q: Tensor, k: Tensor, v: Tensor, pattern: str, backend: str) -> Call:
     """Make the call of the lab's attention."""
+    if backend not in backends(str(q.dtype).removeprefix("torch.")):
+        raise ValueError(f"the {backend} op cannot be built here, or not for {q.dtype}")
     if pattern == FULL:
         return partial(interval_attention, q, k, v, causal_intervals(q.shape[2]), backend=backend)
     return partial(CCA(group=GROUP, window=WINDOW, backend=backend).attention, q, k, v)
 
 
-# The full forms of a library come before its others, which are compared with them.
 FORMS = (
     Form("torch", "scaled_dot_product_attention", FULL, sdpa),
     Form("torch", "flex_attention", FULL, flex),
     Form("torch", "flex_attention", CORES, flex),
     Form("openvino", "scaled_dot_product_attention", FULL, openvino),
     Form("openvino", "scaled_dot_product_attention", CORES, openvino, masked=5),
-    Form("onnxruntime", "GroupQueryAttention", FULL, onnx, dtypes=("float32",)),
-    Form("onnxruntime", "GroupQueryAttention", NEAREST, onnx, dtypes=("float32",)),
-    Form("onnxruntime", "SparseAttention", BLOCKS, onnx, masked=4 * HEADS, dtypes=("float32",)),
+    Form("onnxruntime", "GroupQueryAttention", FULL, onnx),
+    Form("onnxruntime", "GroupQueryAttention", NEAREST, onnx),
+    Form("onnxruntime", "SparseAttention", BLOCKS, onnx, masked=4 * HEADS),
     Form("cca_lab", "native", FULL, partial(lab, backend="native")),
     Form("cca_lab", "blocked", CORES, partial(lab, backend="blocked")),
     Form("cca_lab", "native", CORES, partial(lab, backend="native")))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peers(Study):
+class Peers:
     """Measure published attention on the CPU beside CCA, at as many pairs as the library allows.
 
     Seconds are medians with [lowest, highest]; `rate` is useful operations a second; a ratio is
     taken within a round: another form's time over that of the row.
     """
 
-    length: tuple[int, ...] = option((4096, 16384, 65536),
-                                     "Sequence length, in tokens; repeatable.", least=BLOCK,
-                                     most=2**20)
-    dtype: tuple[str, ...] = option(DTYPES, "float32 or bfloat16; repeatable.", choices=DTYPES)
-    rounds: int = option(3, ROUNDS, least=1, most=MOST_ROUNDS)
+    length: tuple[Count, ...] = (4096, 16384, 65536)
+    """Sequence lengths, in tokens."""
+    dtype: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
+    """Numbers of q, k and v."""
+    rounds: Count = 3
+    """Interleaved rounds; each time is the median over them."""
+    out: Path | None = None
+    """JSON file to write."""
 
-    def result(self) -> dict[str, Any]:
+    def run(self) -> None:
         """Measure every form at every length, the short ones first, which tell the time ahead."""
-        check_sizes(length=(self.length, BLOCK, 2**20))  # at least one
-        if not self.dtype:
-            raise ValueError(f"dtype: got none, wanted one or more of {', '.join(DTYPES)}")
-        rows = []
-        for dtype in self.dtype:
-            before: dict[Form, tuple[int, float]] = {}
-            for length in sorted(self.length):
-                rows += measure(length, dtype, self.rounds, before)
-        return {"bench": "peers", "machine": machine(), "rounds": self.rounds,
-                "versions": {name: version(name) for name in ("torch", *EXTRAS["peers"])
-                             if find_spec(name)},
-                "shape": {"batch": 1, "heads": HEADS, "head_dim": HEAD_DIM, "group": GROUP,
-                          "window": WINDOW}, "rows": rows}
+        with result_file(self.out) as result:
+            result |= {"machine": machine(), "bench": "peers", "rounds": self.rounds,
+                       "versions": {name: version(name) for name in ("torch", *EXTRAS["peers"])
+                                    if find_spec(name)},
+                       "shape": {"batch": 1, "heads": HEADS, "head_dim": HEAD_DIM, "group": GROUP,
+                                 "window": WINDOW}, "rows": []}
+            before: dict[tuple[Form, str], tuple[int, float]] = {}
+            for dtype, length in product(self.dtype, sorted(self.length)):
+                result["rows"] += measure(length, dtype, self.rounds, before)
+        print(table(result))
 
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print a table, then what was not measured."""
-        measured = [row for row in result["rows"] if "reason" not in row]
-        print_table(
-            "{cpu}, {threads} threads".format_map(result["machine"]),
-            ("form", "sees", "dtype", "L", "pairs / CCA's", "ms", "rounds", "GFLOP/s", "own full",
-             "its time / this", "SDPA's time / this"),
-            [(row["form"], row["pattern"], row["dtype"], row["length"],
-              f"{row['pairs_of_cca']:.3f}", f"{1e3 * row['seconds']:.1f}", row["rounds"],
-              f"{row['rate'] / 1e9:.0f}", *(
-                  "-" if row[key] is None else f"{row[key] / unit:.{digits}f}"
-                  for key, unit, digits in (("full_rate", 1e9, 0), ("full_ratio", 1, 2),
-                                            ("sdpa_ratio", 1, 2)))) for row in measured])
-        for row in result["rows"]:
-            if "reason" in row:
-                print("left out: {form}, {pattern}, {dtype}, {length}: {reason}".format_map(row))
+
+def table(result: Mapping[str, Any]) -> str:
+    """Return the table by dtype and length; below it stands what was not measured, and why."""
+    cells: dict[tuple[str, ...], list[str]] = {}
+    reasons: dict[str, list[str]] = {}
+    pairs: dict[str, float] = {}
+    for row in result["rows"]:
+        name, length = (row["dtype"], row["form"], row["pattern"]), row["length"]
+        if "reason" in row:
+            reasons.setdefault(f"{', '.join(name)}: {row['reason']}", []).append(str(length))
+        if row["pattern"] not in (FULL, CORES):
+            pairs[row["pattern"]] = max(pairs.get(row["pattern"], 0), row["pairs_of_cca"])
+        cells.setdefault(name, []).extend(
+            [cell(row.get("seconds"), 1e-3), cell(row.get("rate"), 1e9),
+             cell(row.get("sdpa_ratio"), 1, 2)])
+    columns = [text for length in dict.fromkeys(row["length"] for row in result["rows"])
+               for text in (f"ms, {length} tokens", "GFLOP/s", "SDPA's time / its")]
+    notes = ["{cpu}, {threads} threads".format_map(result["machine"]),
+             ", ".join(f"{name} {number}" for name, number in result["versions"].items()),
+             " ".join(f"{name}={size}" for name, size in result["shape"].items()),
+             f"medians of at most {result['rounds']} interleaved rounds",
+             *(f"{pattern}: at most {ratio:.2f} times CCA's pairs"
+               for pattern, ratio in pairs.items()),
+             *(f"not measured at {', '.join(where)} tokens: {reason}"
+               for reason, where in reasons.items())]
+    return markdown(["dtype", "operator", "sees", *columns],
+                    [[*name, *row] for name, row in cells.items()], "; ".join(notes) + ".")
 
 
 def measure(length: int, dtype: str, rounds: int,
-            before: dict[Form, tuple[int, float]]) -> list[dict[str, Any]]:
+            before: dict[tuple[Form, str], tuple[int, float]]) -> list[dict[str, Any]]:
     """Return a row for every form at one length; `before` holds the length and time of the last."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, HEADS, length, HEAD_DIM, generator=generator).to(
         getattr(torch, dtype)) for _ in range(3))
     calls: dict[Form, Call] = {}
     reasons: dict[Form, str] = {}
+    likely = {}  # seconds of a call, which grow at most with the square of the length
     for form in FORMS:
-        reason = why_not(form, length, dtype, before)
-        if reason is None:
-            try:
-                with torch.no_grad():
-                    calls[form] = form.make(q, k, v, form.pattern)
-                    if form.operator == "flex_attention":
-                        calls[form]()  # compiles here, where a missing compiler is a reason
-            except Exception as error:  # of a library that this machine cannot run
-                calls.pop(form, None)
-                reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        if reason is not None:
-            reasons[form] = reason
+        shorter, time = before.get((form, dtype), (length, 0.0))
+        likely[form] = time * (length / shorter) ** 2
     with torch.no_grad():
-        if sum(expected(form, length, before) for form in calls) > CELL:  # no time to warm up
+        for form in FORMS:
+            if (size := form.masked * length * length) > MOST_BYTES:
+                reasons[form] = (f"would allocate {size / 2**30:.0f} GiB for its {length} x "
+                                 f"{length} pairs")
+            elif likely[form] > PATIENCE:
+                reasons[form] = f"would take about {likely[form]:.0f} s a call"
+            else:
+                try:
+                    call = form.make(q, k, v, form.pattern)
+                    if form.operator == "flex_attention":
+                        call()  # compiles here, where a missing compiler is a reason
+                    calls[form] = call
+                except Exception as error:  # of a library that is not there, or cannot do it
+                    reasons[form] = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
+        if sum(likely[form] for form in calls) > CELL:  # no time to warm up
             times = {form: [seconds(call)] for form, call in calls.items()}
         else:
             times = interleave(calls, rounds, most=CELL)
-    return [_row(form, length, dtype, times, reasons, before) for form in FORMS]
+    before |= {(form, dtype): (length, median(times[form])) for form in calls}
+    return [_row(form, length, dtype, reasons.get(form), times) for form in FORMS]
 
 
-def why_not(form: Form, length: int, dtype: str,
-            before: Mapping[Form, tuple[int, float]]) -> str | None:
-    """Return why a form is not measured at a length, or None."""
-    if form.library in EXTRAS["peers"]:
-        if missing := [name for name in EXTRAS["peers"] if not find_spec(name)]:
-            return f"not installed ({', '.join(missing)}); {install('peers')}"
-    if dtype not in form.dtypes:
-        return f"computes {' and '.join(form.dtypes)} alone, of these"
-    if form.operator == "native" and "native" not in usable_implementations(None, dtype):
-        return f"the native op cannot be built here, or not for {dtype}"
-    if (size := form.masked * length * length) > MOST_BYTES:
-        return f"would allocate {size / 2**30:.0f} GiB for its {length} x {length} pairs"
-    if (likely := expected(form, length, before)) > PATIENCE:
-        return f"would take about {likely:.0f} s a call"
-    return None
-
-
-def expected(form: Form, length: int, before: Mapping[Form, tuple[int, float]]) -> float:
-    """Return the seconds that a call is likely to take, by a shorter one; 0 without one."""
-    shorter, time = before.get(form, (length, 0.0))
-    skips = form.pattern == CORES and not form.masked  # else it computes every pair
-    pattern = CORES if skips else FULL
-    return time * pairs_of(pattern, length) / pairs_of(pattern, shorter)
-
-
-def _row(form: Form, length: int, dtype: str, times: Mapping[Form, list[float]],
-         reasons: Mapping[Form, str], before: dict[Form, tuple[int, float]]) -> dict[str, Any]:
+def _row(form: Form, length: int, dtype: str, reason: str | None,
+         times: Mapping[Form, list[float]]) -> dict[str, Any]:
     pairs = pairs_of(form.pattern, length)
-    row: dict[str, Any] = {"form": form.title, "pattern": form.pattern, "dtype": dtype,
-                           "length": length, "pairs": pairs,
-                           "pairs_of_cca": pairs / pairs_of(CORES, length)}
-    if form in reasons:
-        return row | {"reason": reasons[form]}
+    row = {"form": f"{form.library}: {form.operator}", "pattern": form.pattern, "dtype": dtype,
+           "length": length, "pairs": pairs, "pairs_of_cca": pairs / pairs_of(CORES, length)}
+    if reason is not None:
+        return row | {"reason": reason}
     time, spread = median_and_range(times[form])
-    before[form] = length, time
-    own = [other for other in FORMS if other.library == form.library and other.pattern == FULL]
-    own.sort(key=lambda other: other.operator != form.operator)  # its own operator's first
-    full = own[0] if own[0] in times else None
-
-    def ratio(other: Form | None) -> float | None:
-        if other is None or other not in times:
-            return None
-        return median(ratios(times[other], times[form]))
-
-    return row | {
-        "seconds": time, "range": spread, "rounds": len(times[form]),
-        "rate": rate(pairs, time), "full_ratio": ratio(full), "sdpa_ratio": ratio(FORMS[0]),
-        "full_rate": full and rate(pairs_of(FULL, length), median(times[full]))}
-
-
-def rate(pairs: int, time: float) -> float:
-    """Return the useful operations a second of a call with so many visible pairs a head."""
-    return useful_flops(pairs, HEADS, HEAD_DIM) / time
+    sdpa = median(ratios(times[FORMS[0]], times[form])) if FORMS[0] in times else None
+    return row | {"seconds": time, "range": spread, "rounds": len(times[form]),
+                  "rate": useful_flops(pairs, HEADS, HEAD_DIM) / time, "sdpa_ratio": sdpa}
 
 
 def pairs_of(pattern: str, length: int) -> int:

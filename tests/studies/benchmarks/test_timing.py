@@ -3,6 +3,8 @@
 The roof and the work.
 """
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from time import sleep
 
@@ -10,7 +12,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from cca_lab.studies.benchmarks import timing
+from cca_lab.freed_memory import keep_freed_memory
+from cca_lab.studies.benchmarks import attention, timing
+
+MIB = 2**20
 
 
 def test_rounds_rotate_and_the_first_is_not_counted():
@@ -87,3 +92,30 @@ def test_the_calls_of_the_roof_say_what_they_do(make, work):
     call, counted = make(torch.device("cpu"))
     call()
     assert counted == work
+
+
+def allocate(size: int):
+    """Prepare by making and dropping `size` bytes, which must not count.
+
+    The call keeps a quarter of it.
+    """
+    del [b"x" * size][:]
+    return lambda: b"x" * (size // 4)
+
+
+def measured(size: int, *, keep: bool) -> int:
+    if keep:
+        keep_freed_memory()
+    return timing.measure_peak(allocate, size)
+
+
+@pytest.mark.skipif(not timing._CLEAR.exists(), reason="only Linux resets the peak of a process")
+@pytest.mark.parametrize("keep", [False, True])
+def test_peak_memory_counts_the_call_alone(keep):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        peak = pool.submit(partial(measured, 256 * MIB, keep=keep)).result()
+    assert 60 * MIB < peak < 80 * MIB
+
+
+def test_the_memory_of_a_contender_in_a_process_of_its_own():
+    assert 0 <= timing.peak_of(attention.prepare_warm, 64, ("blocked", 16), "forward") < 64 * MIB

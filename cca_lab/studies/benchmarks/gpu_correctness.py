@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,27 +26,34 @@ from cca_lab.mechanisms import VerticalSlash
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.indices import core_count
 from cca_lab.mechanisms.streaming import streaming_llm
-from cca_lab.studies.benchmarks.gpu.section import Section, Sizes, random_tensors
+from cca_lab.studies.benchmarks.results import Section, random_tensors
 
 FACTOR = {torch.float32: 64, torch.float16: 2, torch.bfloat16: 2}
 ROWS = 256  # per chunk of the reference
 BLOCK = 128  # rows whose error is measured together
 SMALL = 1e-2  # smallest norm of a block in the error, as a share of the mean norm
+LENGTH, KEYS = 16384 + 5, 131072 + 3  # tokens of a text and of a cache: no multiples of a block
+HEADS, KV_HEADS, HEAD_DIM, SIZES = 8, 2, 128, (16, 1024)  # the last: CCA's group and window
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+CASES = ((BF16, "cca", 128), (BF16, "full", 128), (FP16, "cca", 128), (FP32, "cca", 128),
+         (BF16, "streaming_llm", 128), (BF16, "cca", 64), (BF16, "cca", 80), (FP16, "cca", 64),
+         (FP32, "full", 128), (FP32, "cca", 64))  # the most important first
+PATTERN: dict[str, Any] = {"vertical": 200, "slash": 300, "last": 64, "forced_vertical": 30,
+                           "forced_slash": 50, "block": 64}
 
 
-def run(sizes: Sizes, section: Section) -> None:
+def run(section: Section) -> None:
     """Check attention, pooling, decoding and vertical-slash in every dtype; a row per case.
 
     A dtype's other kernels follow its first case: if time runs out, the last cases are missing.
     """
-    others = {"pooling": check_pooling, "decoding": check_decoding,
-              "vertical-slash": check_vertical_slash}
     done: set[torch.dtype] = set()
-    for dtype, mechanism, head_dim in sizes.cases:
+    for dtype, mechanism, head_dim in CASES:
         section.attempt(f"{mechanism}, {dtype}, head_dim {head_dim}",
-                        partial(check_attention, sizes, section, mechanism, dtype, head_dim))
-        for what, check in ({} if dtype in done else others).items():
-            section.attempt(f"{what}, {dtype}", partial(check, sizes, section, dtype))
+                        partial(check_attention, section, mechanism, dtype, head_dim))
+        if dtype not in done:
+            for check in (check_pooling, check_decoding, check_vertical_slash):
+                section.attempt(f"{check.__name__}, {dtype}", partial(check, section, dtype))
         done.add(dtype)
 
 
@@ -53,14 +61,13 @@ def run(sizes: Sizes, section: Section) -> None:
 def poisoned() -> Iterator[None]:
     """Fill memory that PyTorch allocates uninitialised with NaN within the context."""
     before = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about non-deterministic operators
         torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(before, warn_only=warn_only)
+            torch.use_deterministic_algorithms(before)
 
 
 def table_of(mechanism: str, length: int, group: int, window: int) -> tuple[Tensor, int]:
@@ -73,23 +80,22 @@ def table_of(mechanism: str, length: int, group: int, window: int) -> tuple[Tens
     return streaming_llm.intervals(torch.arange(length), 4, window), length
 
 
-def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch.dtype,
-                    head_dim: int) -> None:
+def check_attention(section: Section, mechanism: str, dtype: torch.dtype, head_dim: int,
+                    length: int = LENGTH, sizes: tuple[int, int] = SIZES) -> None:
     """Check the output, the log-sum-exp and all gradients of the kernels."""
-    heads, kv_heads = sizes.check_heads
-    table, columns = table_of(mechanism, sizes.length, *sizes.check_setting)
-    shapes = (heads, sizes.length), (kv_heads, columns), (kv_heads, columns), (heads, sizes.length)
-    q, k, v, grad_out = random_tensors(*((1, of, length, head_dim) for of, length in shapes),
-                                       dtype=dtype)
-    (grad_lse,) = random_tensors((1, heads, sizes.length), dtype=torch.float32, seed=1)
+    table, columns = table_of(mechanism, length, *sizes)
+    q, k, v, grad_out = random_tensors(
+        *((1, heads, rows, head_dim) for heads, rows in (
+            (HEADS, length), (KV_HEADS, columns), (KV_HEADS, columns), (HEADS, length))),
+        dtype=dtype)
+    (grad_lse,) = random_tensors((1, HEADS, length), dtype=torch.float32, seed=1)
     q, k, v = (x.requires_grad_() for x in (q, k, v))
     with poisoned():
         out, lse = interval_attention(q, k, v, table, backend="triton", return_lse=True)
         grads = torch.autograd.grad((out, lse), (q, k, v), (grad_out, grad_lse))
     wanted = reference(q.detach(), k.detach(), v.detach(), table, grad_out, grad_lse)
-    judge(section, f"attention, {mechanism}", dtype, head_dim,
-          dict(zip(("out", "lse", "dq", "dk", "dv"), zip((out, lse, *grads), wanted, strict=True),
-                   strict=True)))
+    judge(section, f"attention, {mechanism}", dtype, head_dim, ("out", "lse", "dq", "dk", "dv"),
+          (out, lse, *grads), wanted)
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
@@ -111,73 +117,64 @@ def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
     return *(torch.cat(chunks, dim=2) for chunks in zip(*rows_of, strict=True)), *sums
 
 
-def check_pooling(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
+def check_pooling(section: Section, dtype: torch.dtype) -> None:
     """Check the cores and gradients of the fused pooling, with re-rotated keys."""
-    heads, kv_heads = sizes.check_heads
-    group, head_dim = sizes.check_setting[0], sizes.head_dim
-    length = sizes.length // group * group
+    group, length = SIZES[0], LENGTH // SIZES[0] * SIZES[0]
     q, k, v = (x.requires_grad_() for x in random_tensors(
-        *((1, of, length, head_dim) for of in (heads, kv_heads, kv_heads)), dtype=dtype))
-    angle = random_tensors((length, head_dim // 2), dtype=torch.float32, seed=2)[0]
+        *((1, heads, length, HEAD_DIM) for heads in (HEADS, KV_HEADS, KV_HEADS)), dtype=dtype))
+    angle = random_tensors((length, HEAD_DIM // 2), dtype=torch.float32, seed=2)[0]
     cos, sin = (torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
-    grads_out = random_tensors(*[(1, kv_heads, length // group, head_dim)] * 2, dtype=dtype, seed=3)
+    grads_out = random_tensors(*[(1, KV_HEADS, length // group, HEAD_DIM)] * 2, dtype=dtype, seed=3)
     with poisoned():
         cores = pool_groups(q, k, v, group, rotation=(cos, sin), backend="triton")
         grads = torch.autograd.grad(cores, (q, k, v), grads_out)
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     wanted = pool_groups(q, k, v, group, rotation=(cos.double(), sin.double()), backend="torch")
     wanted_grads = torch.autograd.grad(wanted, (q, k, v), [x.double() for x in grads_out])
-    pairs = zip((*cores, *grads), (*wanted, *wanted_grads), strict=True)
-    judge(section, "pooling", dtype, head_dim,
-          dict(zip(("core k", "core v", "dq", "dk", "dv"), pairs, strict=True)))
+    judge(section, "pooling", dtype, HEAD_DIM, ("core k", "core v", "dq", "dk", "dv"),
+          (*cores, *grads), (*wanted, *wanted_grads))
 
 
 @torch.no_grad()
-def check_decoding(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
+def check_decoding(section: Section, dtype: torch.dtype) -> None:
     """Check one row against the longest cache."""
-    heads, kv_heads = sizes.check_heads
-    keys = max(sizes.lengths) + 3
-    cache = (1, kv_heads, keys, sizes.head_dim)
-    q, k, v = random_tensors((1, heads, 1, sizes.head_dim), cache, cache, dtype=dtype)
-    everything = torch.tensor([[[[[0, keys]]]]])
+    q, k, v = random_tensors((1, HEADS, 1, HEAD_DIM), *[(1, KV_HEADS, KEYS, HEAD_DIM)] * 2,
+                             dtype=dtype)
+    everything = torch.tensor([[[[[0, KEYS]]]]])
     with poisoned():
         got = interval_attention(q, k, v, everything, backend="triton", return_lse=True)
     wanted = interval_attention(q.double(), k.double(), v.double(), everything, backend="dense",
                                 return_lse=True)
-    judge(section, "decoding", dtype, sizes.head_dim,
-          dict(zip(("out", "lse"), zip(got, wanted, strict=True), strict=True)))
+    judge(section, "decoding", dtype, HEAD_DIM, ("out", "lse"), got, wanted)
 
 
 @torch.no_grad()
-def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
+def check_vertical_slash(section: Section, dtype: torch.dtype) -> None:
     """Check MInference's pattern; kernel and reference read the same columns and diagonals."""
-    heads, kv_heads = sizes.check_heads
-    length, options = sizes.check_pattern
-    q, k, v = random_tensors(
-        *((1, of, length, sizes.head_dim) for of in (heads, kv_heads, kv_heads)), dtype=dtype)
-    exact = [x.double() for x in (q, k, v)]
-    pattern = VerticalSlash(**options)  # type: ignore[arg-type]  # none of these is the backend
-    chosen = pattern.select(*exact[:2])
+    q, k, v = random_tensors(*((1, heads, LENGTH // 4, HEAD_DIM)
+                               for heads in (HEADS, KV_HEADS, KV_HEADS)), dtype=dtype)
+    exact, pattern = [x.double() for x in (q, k, v)], VerticalSlash(**PATTERN)
+    selection = pattern.select(*exact[:2])
     with poisoned():
-        got = replace(pattern, backend="triton").attention(q, k, v, selection=chosen)
-    wanted = replace(pattern, backend="dense").attention(*exact, selection=chosen)
-    judge(section, "vertical-slash", dtype, sizes.head_dim, {"out": (got, wanted)})
+        got = replace(pattern, backend="triton").attention(q, k, v, selection=selection)
+    wanted = replace(pattern, backend="dense").attention(*exact, selection=selection)
+    judge(section, "vertical-slash", dtype, HEAD_DIM, ("out",), (got,), (wanted,))
 
 
-def judge(section: Section, what: str, dtype: torch.dtype, head_dim: int,
-          pairs: dict[str, tuple[Tensor, Tensor]]) -> None:
+def judge(section: Section, case: str, dtype: torch.dtype, head_dim: int, names: tuple[str, ...],
+          got: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
     """Add a row with the error of every tensor in eps, and whether all are tolerated."""
-    errors = {name: block_error(got, wanted) / torch.finfo(dtype).eps
-              for name, (got, wanted) in pairs.items()}
-    section.add(case=what, dtype=str(dtype).removeprefix("torch."), head_dim=head_dim,
+    errors = {name: block_error(*pair) / torch.finfo(dtype).eps
+              for name, *pair in zip(names, got, wanted, strict=True)}
+    section.add(case=case, dtype=str(dtype).removeprefix("torch."), head_dim=head_dim,
                 errors_in_eps=errors, tolerance_in_eps=FACTOR[dtype],
                 right=all(error <= FACTOR[dtype] for error in errors.values()))
 
 
 def block_error(got: Tensor, wanted: Tensor) -> float:
-    """Return the largest |got - wanted| / |wanted| of a block of rows; infinite for NaN."""
+    """Return the largest |got - wanted| / |wanted| of a block of rows; 1e300 where one is NaN."""
     if not bool(got.isfinite().all()):
-        return float("inf")
+        return 1e300  # JSON has no infinity
     got, wanted = (x.detach().double().reshape(*x.shape[:3], -1) for x in (got, wanted))
     error, size = (torch.stack([block.flatten(2).norm(dim=-1) for block in x.split(BLOCK, 2)])
                    for x in (got - wanted, wanted))  # (blocks, B, H)

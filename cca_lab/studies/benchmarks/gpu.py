@@ -1,0 +1,457 @@
+"""Check and time the kernels on one GPU, within ten minutes: `cca-lab study gpu`.
+
+One layer has 32 heads of 128 features as in LLaMA2-7B, in bfloat16. `correctness` compares the
+kernels with float64. The contenders of `speed`, on the same q, k, v, in rounds of rotating order:
+
+    flash           full causal attention, PyTorch's flash backend: the baseline
+    sdpa            the same with the backend that PyTorch chooses
+    full, kernel    the same on the lab's kernel
+    CCA             from q, k, v to the output, pooling included
+    CCA, kernel     the attention alone, over cores pooled before
+    CCA, flex       the same by FlexAttention, compiled, over cores and raw tokens in one tensor
+    pooling         the pooling alone
+
+`decode` has one row against a cache, launched from Python and as a CUDA graph, as servers decode: a
+row takes some microseconds, less than Python needs to launch it. `model` has as many of LLaMA2-7B's
+layers, with random weights, as fit beside the full cache.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cca_lab.attention import causal_intervals, pool_groups
+from cca_lab.attention.sources import halves, split_intervals
+from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.indices import core_count
+from cca_lab.reporting import device, machine, write_figure, write_json
+from cca_lab.studies.benchmarks import gpu_correctness
+from cca_lab.studies.benchmarks.flex import flex_call
+from cca_lab.studies.benchmarks.results import (
+    Section,
+    chosen,
+    markdown,
+    random_tensors,
+    result_file,
+    words,
+)
+from cca_lab.studies.benchmarks.timing import (
+    copy_call,
+    interleave,
+    median_and_range,
+    product_call,
+    synchronize,
+    useful_flops,
+)
+
+HEADS, HEAD_DIM, DTYPE = 32, 128, torch.bfloat16
+LENGTHS = (32768, 131072, 8192, 65536, 16384, 4096)  # those that may be left out last
+SETTINGS = ((16, 1024), (16, 4096))  # groups and windows of CCA
+FLEX_LENGTHS = (32768,)  # where FlexAttention is compiled, tens of seconds each
+KV_HEADS = (32, 8)  # of a decoded row, without and with grouped queries
+PRODUCT, COPY = 8192, 1 << 31  # rows of the square matrices, and bytes of the copy, of the roof
+ROUNDS, LEAST = 3, 0.02  # interleaved rounds; seconds of one measurement
+HIDDEN, INNER, VOCABULARY, LAYERS = 4096, 11008, 32000, 32  # of LLaMA2-7B
+MEMORY = 0.9  # share of the free memory that the layers may use
+
+Attend = Callable[..., Any]
+Inputs = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuBench:
+    """Check and time the kernels on a GPU, within ten minutes."""
+
+    section: tuple[str, ...] = ()
+    """Sections to run: correctness, speed, decode, model; all without the option."""
+    out: Path | None = None
+    """JSON file to write; it is written after each case, as a kernel can end the process."""
+    figure: Path | None = None
+    """PNG file to write, with the milliseconds by length."""
+
+    def run(self) -> None:
+        """Run the sections; print their tables."""
+        sections = chosen("section", self.section, SECTIONS)
+        if not torch.cuda.is_available():
+            raise ValueError("gpu: there is none (torch.cuda.is_available() is False); run this "
+                             "where one is")
+        with result_file(self.out) as result:
+            result |= {"machine": machine() | gpu_facts(), "bench": "gpu", "heads": HEADS,
+                       "head_dim": HEAD_DIM, "sections": {}}
+            for name, (measure, limit) in sections.items():
+                print(f"{name}: no case begins after {limit:.0f} s", flush=True)
+                section = Section(limit, lambda: write(self.out, result))
+                result["sections"][name] = section.found
+                measure(section)
+        for name, found in result["sections"].items():
+            print(f"\n{name}\n", TABLES[name](result), *problems(found), sep="\n")
+        if self.figure is not None:
+            write_figure(self.figure, draw(result))
+
+
+def write(out: Path | None, result: dict[str, Any]) -> None:
+    """Write what is measured so far, if there is a file."""
+    if out is not None:
+        write_json(out, result)
+
+
+def speed(section: Section) -> None:
+    """Measure the machine's peaks, then every contender at every length, forward and backward."""
+    from torch._functorch import config
+
+    def roof() -> None:
+        matmul, flops = product_call(PRODUCT, DTYPE, device())
+        copy, size = copy_call(COPY, device())
+        times = interleave({"product": matmul, "copy": copy}, 5, LEAST)
+        peak, peak_range = median_and_range([flops / time for time in times["product"]])
+        bandwidth, bandwidth_range = median_and_range([size / time for time in times["copy"]])
+        section.found.update(peak=peak, peak_range=peak_range, bandwidth=bandwidth,
+                  bandwidth_range=bandwidth_range, product=f"{PRODUCT} x {PRODUCT} bfloat16")
+
+    section.attempt("roof", roof)
+    # The backward is timed repeatedly on one graph, which compiled code allows only without donated
+    # buffers. That setting is local to a thread, and on a GPU autograd would run the backward in
+    # another thread.
+    with config.patch(donated_buffer=False), torch.autograd.set_multithreading_enabled(False):
+        for length in LENGTHS:
+            section.attempt(f"length {length}", partial(measure_speed, section, length))
+
+
+def measure_speed(section: Section, length: int) -> None:
+    """Measure all contenders at one length: forward, then backward."""
+    q, k, v = (x.requires_grad_() for x in random_tensors(*[(1, HEADS, length, HEAD_DIM)] * 3,
+                                                          dtype=DTYPE))
+    attends = contenders(q, k, v)
+    for kind, prepare in (("forward", forward_call), ("backward", backward_call)):
+        times, errors = timed({name: partial(prepare, make) for name, (*_, make) in
+                               attends.items()})
+        for name, error in errors.items():
+            section.add(length=length, contender=name, **{"pass": kind}, error=error)
+        for name, (pairs, setting, _) in attends.items():
+            if name not in times:
+                continue
+            seconds, spread = median_and_range(times[name])
+            row = {"length": length, "pass": kind, "contender": name, "setting": setting,
+                   "pairs": pairs, "seconds": seconds, "range": spread}
+            if pairs:
+                rate = useful_flops(pairs, HEADS, HEAD_DIM, kind) / seconds
+                peak = section.found.get("peak")
+                row |= {"rate": rate, "of_peak": peak and rate / peak}
+            section.add(**row)
+
+
+def contenders(q: Tensor, k: Tensor, v: Tensor) -> dict[str, tuple[
+        int, tuple[int, int] | None, Callable[[], tuple[Attend, Inputs]]]]:
+    """Return for each contender the pairs of a head, CCA's setting, and what makes its call."""
+    length = q.shape[2]
+    whole, full = (q, k, v), length * (length + 1) // 2
+    found: dict[str, Any] = {
+        "flash": (full, None, lambda: (flash, whole)),
+        "sdpa": (full, None, lambda: (partial(F.scaled_dot_product_attention, is_causal=True),
+                                      whole)),
+        "full, kernel": (full, None, lambda: (kernel(causal_intervals(length)), whole))}
+    for group, window in SETTINGS:
+        pairs, table = groups.pairs(length, group, window), groups.intervals(length, group, window)
+        sizes, mechanism = (group, window), CCA(group=group, window=window, backend="triton")
+        found |= {
+            f"CCA, s = {window}": (pairs, sizes, lambda form=mechanism: (form.attention, whole)),
+            f"CCA, kernel, s = {window}": (pairs, sizes, lambda table=table, sizes=sizes: (
+                kernel(table), sources(q, k, v, *sizes)))}
+    group, window = SETTINGS[0]
+    found["pooling"] = (0, SETTINGS[0], lambda: (
+        partial(pool_groups, group=group, backend="triton"), whole))
+    if length in FLEX_LENGTHS:
+        found["CCA, flex"] = (groups.pairs(length, group, window), SETTINGS[0], lambda: (
+            flex_call(groups.intervals(length, group, window),
+                      core_count(length, group, window) + length, group, window, device(),
+                      compiled=True), joined(*sources(q, k, v, group, window))))
+    return found
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Full causal attention with PyTorch's flash backend only."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def kernel(intervals: Tensor) -> Attend:
+    """Return the attention kernel alone, its intervals on the GPU before timing starts."""
+    from cca_lab.attention.kernels.interval import triton_attention
+
+    on_device = intervals.to(device())
+
+    def attend(q: Tensor, *columns: Tensor) -> Tensor:
+        keys, values = halves(columns)
+        tables = split_intervals(on_device, [x.shape[2] for x in keys])
+        return triton_attention(q, keys, values, tables, q.shape[-1] ** -0.5)[0]
+
+    return attend
+
+
+def sources(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> Inputs:
+    """Return q, the keys of cores and of raw tokens, and so the values, as leaf tensors."""
+    count = core_count(q.shape[2], group, window)
+    with torch.no_grad():
+        cores = pool_groups(q, k, v, group, count=count) if count else (k[:, :, :0], v[:, :, :0])
+    return q, *(x.detach().requires_grad_() for pair in zip(cores, (k, v), strict=True)
+                for x in pair)
+
+
+def joined(q: Tensor, *columns: Tensor) -> Inputs:
+    """Return q, keys and values of one tensor each, as leaf tensors."""
+    return q, *(torch.cat(tuple(x), dim=2).detach().requires_grad_() for x in halves(columns))
+
+
+def forward_call(make: Callable[[], tuple[Attend, Inputs]]) -> Callable[[], object]:
+    """Return the forward as a call on inputs without gradient."""
+    attend, inputs = make()
+    detached = [x.detach() for x in inputs]
+    return lambda: attend(*detached)
+
+
+def backward_call(make: Callable[[], tuple[Attend, Inputs]]) -> Callable[[], object]:
+    """Return the backward alone as a call; the forward has run, and its graph is kept."""
+    attend, inputs = make()
+    outputs = attend(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    grads = [torch.randn_like(output) for output in outputs]
+    return lambda: torch.autograd.grad(outputs, inputs, grads, retain_graph=True)
+
+
+def decode(section: Section) -> None:
+    """Measure one row against all keys, and against as many as CCA's cache holds."""
+    for length, kv_heads in product(LENGTHS, KV_HEADS):
+        section.attempt(f"length {length}, {kv_heads} KV heads",
+                     partial(measure_decode, section, length, kv_heads))
+
+
+@torch.no_grad()
+def measure_decode(section: Section, length: int, kv_heads: int) -> None:
+    """Measure PyTorch's attention and the decode kernel at one length."""
+    from cca_lab.attention.kernels.decode import triton_decode
+
+    def sdpa(q: Tensor, k: Tensor, v: Tensor) -> object:
+        return F.scaled_dot_product_attention(q.view(1, kv_heads, -1, HEAD_DIM), k, v)
+
+    def on_kernel(q: Tensor, k: Tensor, v: Tensor) -> object:
+        return triton_decode(q, k, v, HEAD_DIM**-0.5)
+
+    q, k, v = random_tensors((1, HEADS, 1, HEAD_DIM), *[(1, kv_heads, length, HEAD_DIM)] * 2,
+                             dtype=DTYPE)
+    makes: dict[str, Callable[[], Callable[[], object]]] = {}
+    entries = {"full": length, "CCA": groups.cache_tokens(length, *SETTINGS[0])}
+    for name, attend in (("sdpa", sdpa), ("kernel", on_kernel)):
+        for what, count in entries.items():
+            call = partial(attend, q, *(x[:, :, :count].contiguous() for x in (k, v)))
+            makes[f"{name}, {what}"] = partial(lambda each: each, call)
+            makes[f"{name}, {what}, graph"] = partial(captured, call)
+    times, errors = timed(makes)
+    for name, error in errors.items():
+        section.add(length=length, kv_heads=kv_heads, contender=name, error=error)
+    for name in times:
+        seconds, spread = median_and_range(times[name])
+        count = entries["CCA" if "CCA" in name else "full"]
+        size = 2 * kv_heads * count * HEAD_DIM * DTYPE.itemsize
+        section.add(length=length, kv_heads=kv_heads, contender=name, entries=count, bytes=size,
+                 seconds=seconds, range=spread, bytes_a_second=size / seconds)
+
+
+def captured(call: Callable[[], object]) -> Callable[[], object]:
+    """Return a call that replays the kernels of `call` as one CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # compiling and loading must happen before the capture
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def model(section: Section) -> None:
+    """Measure the first token and the next ones of a stack of layers, with each attention."""
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    from cca_lab.models.checkpoints import quiet
+    from cca_lab.studies.benchmarks.model import TOKENS, measure_writing
+
+    quiet()
+    longest, options = max(LENGTHS) + TOKENS, dict(zip(("group", "window"), SETTINGS[0],
+                                                       strict=True))
+    layers = layers_that_fit(longest, torch.cuda.mem_get_info()[0])
+    config = LlamaConfig(hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=layers,
+                         num_attention_heads=HEADS, num_key_value_heads=HEADS,
+                         vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2,
+                         max_position_embeddings=longest)
+    torch.manual_seed(0)
+    with device():
+        stack = AutoModelForCausalLM.from_config(config, dtype=DTYPE, attn_implementation="sdpa")
+    section.found.update(layers=layers, of_layers=LAYERS, dtype=str(DTYPE).removeprefix("torch."),
+              parameters=sum(p.numel() for p in stack.parameters()), options=options, tokens=TOKENS)
+
+    def measure(length: int) -> None:
+        # Prompt and next tokens together have `length` tokens: transformers' cache grows by copies,
+        # which then fit into freed blocks. One token beyond a power of two, each layer's first copy
+        # would wait for the allocator.
+        for row in measure_writing(stack, ("full", "cca"), length - TOKENS, ROUNDS - 1,
+                                   {"cca": options}):
+            section.add(**row)
+
+    for length in LENGTHS:
+        section.attempt(f"prompt of {length}", partial(measure, length))
+
+
+def layers_that_fit(length: int, free: float) -> int:
+    """Return how many layers fit into `free` bytes with a full cache of `length`; at least 1."""
+    activations = DTYPE.itemsize * length * (6 * INNER + 12 * HIDDEN)
+    a_layer = DTYPE.itemsize * (4 * HIDDEN**2 + 3 * HIDDEN * INNER + 2 * length * HIDDEN)
+    left = MEMORY * free - activations - 2 * DTYPE.itemsize * VOCABULARY * HIDDEN
+    return max(1, min(LAYERS, int(left // a_layer)))
+
+
+SECTIONS: dict[str, tuple[Callable[[Section], None], float]] = {
+    "correctness": (gpu_correctness.run, 160.0), "speed": (speed, 210.0), "decode": (decode, 60.0),
+    "model": (model, 140.0)}
+
+
+def timed(makes: Mapping[str, Callable[[], Callable[[], object]]]
+          ) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Make and interleave calls; return the seconds of those that succeed, the others' errors."""
+    calls, errors = {}, {}
+    for name, make in makes.items():
+        try:
+            call = make()
+            call()
+            synchronize()
+            calls[name] = call
+        except Exception as error:
+            errors[name] = words(error)
+            torch.cuda.empty_cache()
+    return (interleave(calls, ROUNDS, LEAST) if calls else {}), errors
+
+
+def gpu_facts() -> dict[str, Any]:
+    """Return Triton's and CUDA's version, and memory, processors and capability of the GPU."""
+    import triton
+
+    card = torch.cuda.get_device_properties(0)
+    return {"triton": triton.__version__, "cuda": torch.version.cuda, "memory": card.total_memory,
+            "processors": card.multi_processor_count, "capability": f"{card.major}.{card.minor}"}
+
+
+def rows_of(result: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the rows of a section that are not errors."""
+    return [row for row in result["sections"][name]["rows"] if "error" not in row]
+
+
+def problems(section: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what failed and what was left out, in words."""
+    for row in section["rows"]:
+        if "error" in row:
+            where = (str(row[key]) for key in ("case", "contender", "pass", "length") if key in row)
+            yield " ".join(where) + f": {row['error']}"
+    yield from (f"left out: {text}" for text in section["left_out"])
+
+
+def card_table(result: Mapping[str, Any], columns: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown, with the card below it."""
+    return markdown(columns, rows, "{gpu}, torch {torch}, triton {triton}, CUDA {cuda}.".format_map(
+        result["machine"]))
+
+
+def by_length(rows: list[dict[str, Any]], keys: tuple[str, str],
+              cell: Callable[[dict[str, Any]], str]) -> tuple[list[str], list[list[str]]]:
+    """Return columns and a row for each pair of values of `keys`, with a column a length."""
+    lengths = sorted({row["length"] for row in rows})
+    cells = {(*(row[key] for key in keys), row["length"]): cell(row) for row in rows}
+    names = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
+    return [*keys, *map(str, lengths)], [
+        [*map(str, name), *(cells.get((*name, length), "-") for length in lengths)]
+        for name in names]
+
+
+def correctness_table(result: Mapping[str, Any]) -> str:
+    """Return the largest errors of every case, in eps of its dtype, and whether it is right."""
+    return card_table(
+        result, ["case", "dtype", "head_dim", "errors in eps", "allowed", "right"],
+        [[row["case"], row["dtype"], str(row["head_dim"]),
+          ", ".join(f"{name} {value:.2f}" for name, value in row["errors_in_eps"].items()),
+          str(row["tolerance_in_eps"]), "yes" if row["right"] else "NO"]
+         for row in rows_of(result, "correctness")])
+
+
+def speed_table(result: Mapping[str, Any]) -> str:
+    """Return milliseconds by length, and how many times as long PyTorch's attention takes."""
+    rows = rows_of(result, "speed")
+    sdpa = {(row["pass"], row["length"]): row["seconds"] for row in rows
+            if row["contender"] == "sdpa"}
+
+    def cell(row: dict[str, Any]) -> str:
+        baseline = sdpa.get((row["pass"], row["length"]))
+        ratio = f" ({baseline / row['seconds']:.2f})" if baseline and row["pairs"] else ""
+        return f"{1e3 * row['seconds']:.2f}{ratio}"
+
+    return card_table(result, *by_length(rows, ("pass", "contender"), cell))
+
+
+def rate_table(result: Mapping[str, Any]) -> str:
+    """Return useful operations by length, in 10^12 per second; of the peak at the longest."""
+    rows = [row for row in rows_of(result, "speed") if row.get("rate")]
+    columns, cells = by_length(rows, ("pass", "contender"),
+                               lambda row: f"{row['rate'] / 1e12:.0f}")
+    longest = max(row["length"] for row in rows)
+    shares = {(row["pass"], row["contender"]): row["of_peak"] for row in rows
+              if row["length"] == longest}
+    return card_table(result, [*columns, "of the peak"], [
+        [*line, f"{100 * share:.0f} %" if (share := shares.get((line[0], line[1]))) else "-"]
+        for line in cells])
+
+
+def decode_table(result: Mapping[str, Any]) -> str:
+    """Return microseconds of one row against a cache, by length."""
+    return card_table(result, *by_length(rows_of(result, "decode"), ("kv_heads", "contender"),
+                                         lambda row: f"{1e6 * row['seconds']:.0f}"))
+
+
+def model_table(result: Mapping[str, Any]) -> str:
+    """Return what a stack of layers takes for the first token and for the next ones."""
+    return card_table(
+        result, ["attention", "prompt", "first token s", "full / it", "next token ms", "full / it",
+                 "cache MiB"],
+        [[row["attention"], str(row["prompt"]), f"{row['first_seconds']:.3f}",
+          f"{row['first_ratio']:.2f}", f"{row['token_seconds'] * 1e3:.2f}",
+          f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.0f}"]
+         for row in rows_of(result, "model")])
+
+
+TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "correctness": correctness_table, "decode": decode_table, "model": model_table,
+    "speed": lambda result: speed_table(result) + "\n" + rate_table(result)}
+
+
+def draw(result: Mapping[str, Any]) -> Any:
+    """Draw the forward's milliseconds by length: full attention, and CCA's first setting."""
+    from cca_lab.views.figures.caches import against_context
+
+    series: dict[str, dict[int, float]] = {}
+    for row in rows_of(result, "speed"):
+        if row["pass"] == "forward" and row["pairs"] and row["setting"] in (None, [*SETTINGS[0]]):
+            series.setdefault(row["contender"], {})[row["length"]] = 1e3 * row["seconds"]
+    most = max(map(len, series.values()))
+    everywhere = {name: times for name, times in series.items() if len(times) == most}
+    lengths = sorted(set.intersection(*map(set, everywhere.values())))
+    return against_context(
+        lengths, {name: [times[n] for n in lengths] for name, times in everywhere.items()},
+        ylabel="milliseconds, forward", title=f"Attention of a layer: {result['machine']['gpu']}")

@@ -1,0 +1,84 @@
+"""What the benchmarks write and print; their quick help; the tables of the committed files."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cca_lab.files import repository, results_folder
+from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, results
+
+PAGES = repository() / "docs" / "results"
+HELP = """
+import sys
+from importlib import import_module
+from cca_lab.options import parsed
+from cca_lab.studies.registry import STUDIES
+for name in ("attention", "decode", "model", "peers", "gpu", "kernels"):
+    module, _, kind = STUDIES[name][0].partition(":")
+    try:
+        parsed(getattr(import_module(module), kind), ["--help"], f"cca-lab study {name}")
+    except SystemExit:
+        pass
+print([name for name in ("transformers", "seaborn", "torch._inductor", "pandas", "triton")
+       if name in sys.modules])
+"""
+
+
+def test_help_imports_nothing_that_takes_seconds():
+    run = subprocess.run([sys.executable, "-c", HELP], cwd=repository(), capture_output=True,
+                         text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+    assert run.stdout.count("JSON file to write") == 6
+
+
+def test_a_result_is_written_when_all_is_measured(tmp_path):
+    with results.result_file(tmp_path / "a.json") as result:
+        result["rows"] = [1.5]
+        assert not (tmp_path / "a.json").exists()
+    assert json.loads((tmp_path / "a.json").read_text()) == {"rows": [1.5]}
+    with pytest.raises(KeyError), results.result_file(tmp_path / "b.json") as result:
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_name_that_is_not_there_is_refused():
+    assert results.chosen("cache", (), {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    assert results.chosen("cache", ("b",), {"a": 1, "b": 2}) == {"b": 2}
+    with pytest.raises(ValueError, match="cache: got 'c', wanted one of a, b"):
+        results.chosen("cache", ("c",), {"a": 1, "b": 2})
+
+
+def test_a_case_that_fails_is_a_row_and_none_begins_after_the_limit():
+    saved = []
+    section = results.Section(10.0, lambda: saved.append(len(section.found["rows"])))
+    section.attempt("first", lambda: 1 / 0)
+    section.attempt("second", lambda: section.add(number=2))
+    section.limit = 0.0
+    section.attempt("third", lambda: section.add(number=3))
+    assert section.found["rows"] == [{"case": "first", "error": "ZeroDivisionError: division by "
+                                                                "zero"}, {"number": 2}]
+    assert section.found["left_out"] == ["third: no time left"] and saved == [1, 2]
+
+
+def cells(text):
+    """The cells of a table, and the notes, however wide the columns are."""
+    return [[cell.strip(" :-") for cell in line.strip("|").split("|")]
+            for line in text.splitlines() if line]
+
+
+@pytest.mark.parametrize(("file", "page", "name", "table"), [
+    ("attention-cpu", "speed", "attention", attention.table),
+    ("decode-cpu", "speed", "decode", decode.table), ("model-cpu", "speed", "model", model.table),
+    ("model-smollm2", "speed", "real-model", model.table),
+    ("peers-cpu", "speed", "peers", peers.table),
+    ("gpu-h100", "gpu", "gpu-speed", gpu.speed_table),
+    ("gpu-h100", "gpu", "gpu-rates", gpu.rate_table),
+    ("gpu-h100-first", "gpu", "gpu-decode", gpu.decode_table),
+    ("gpu-h100-first", "gpu", "gpu-model", gpu.model_table)])
+def test_a_committed_file_gives_the_table_of_its_page(file, page, name, table):
+    result = json.loads((results_folder() / f"{file}.json").read_text())
+    text = (PAGES / f"{page}.md").read_text()
+    shown = text.split(f"<!-- table: {name} -->")[1].split("<!-- end -->")[0]
+    assert cells(table(result)) == cells(shown) and len(cells(shown)) > 4
