@@ -1,7 +1,6 @@
 """The site: notebooks, documents, claims, course and API as pages, built by Sphinx, all offline."""
 
 import io
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,7 +10,6 @@ from typing import Any
 
 from cca_lab.extras import need
 from cca_lab.files import check_folder
-from cca_lab.theory import pages
 from cca_lab.views.whole import whole_folder
 
 # What of the clone goes to the same path below the site's sources, so that links between the files
@@ -24,7 +22,6 @@ CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the
 API = "docs/use/api.md"
 LEARN = "docs/learn/index.md"  # gets the links to the pages that stand in one file
 Extra = tuple[str, Callable[[Path], Any]]
-CODE = re.compile(r"(?<![`\[])`([\w.-]+)`(?![`\]])")
 
 
 def build(root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
@@ -83,25 +80,6 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
                         for name, (title, _) in extras.items())
         with (source / LEARN).open("a", encoding="utf-8") as file:
             file.write(f"\n## In the browser\n\n{links}")
-    ledger, *claims = pages.write(source / "docs" / "claims")
-    ids = [path.stem for path in claims]
-    with ledger.open("a", encoding="utf-8") as file:
-        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(ids) + "\n```\n")
-    link_claims(source, set(ids))
-
-
-def link_claims(source: Path, ids: set[str]) -> None:
-    """Make each claim's id that a page or notebook has as code a link to the page of the claim."""
-    for path in (*source.rglob("*.md"), *source.rglob("*.ipynb")):
-        claims = "../" * (len(path.relative_to(source).parts) - 1) + "docs/claims"
-        text = path.read_text(encoding="utf-8")
-
-        def link(code: re.Match[str], claims: str = claims) -> str:
-            return f"[{code[0]}]({claims}/{code[1]}.md)" if code[1] in ids else code[0]
-
-        linked = CODE.sub(link, text)
-        if linked != text:
-            path.write_text(linked, encoding="utf-8")
 
 
 def api_page() -> str:

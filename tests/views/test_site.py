@@ -1,6 +1,5 @@
 """The site: sound links, nothing from a network, a page for all that is documented."""
 
-import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -134,11 +133,8 @@ def test_every_public_name_is_in_the_reference(site):
     assert [name for name in cca_lab.__all__ if f'id="cca_lab.{name}"' not in page] == []
 
 
-def test_every_claim_has_its_page_and_the_search_knows_it(site):
+def test_the_search_knows_words_of_the_notebooks(site):
     index = (site / "searchindex.js").read_text(encoding="utf-8")
-    for claim in json.loads((files.results_folder() / "claims.json").read_text(encoding="utf-8")):
-        assert (site / "docs" / "claims" / f"{claim['id']}.html").is_file()
-        assert f'"docs/claims/{claim["id"]}"' in index
     for word in ("lse", "streamingllm"):  # Sphinx's index has the stems of words
         assert f'"{word}":' in index or f"{word}:" in index
 
