@@ -1,7 +1,6 @@
 """The site: notebooks, documents, claims, course and API as pages, built by Sphinx, all offline."""
 
 import io
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,7 +13,6 @@ from nbformat import NotebookNode
 
 from cca_lab.extras import need
 from cca_lab.files import check_folder
-from cca_lab.theory import pages
 
 # What of the clone goes to the same path below the site's sources, so that links between the files
 # stay as they are.
@@ -26,7 +24,6 @@ CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the
 API = "docs/use/api.md"
 LEARN = "docs/learn/index.md"  # gets the links to the pages that stand in one file
 Extra = tuple[str, Callable[[Path], Any]]
-CODE = re.compile(r"(?<![`\[])`([\w.-]+)`(?![`\]])")
 
 
 class Site:
@@ -51,7 +48,7 @@ class Site:
         self._folder = tempfile.TemporaryDirectory()
         self._source = Path(self._folder.name, "source")
         self._settings = _hosted(repository, branch) if repository else {}
-        self._claims = stage(root, self._source, self.extras)
+        stage(root, self._source, self.extras)
 
     def __enter__(self) -> Self:
         """Return the site."""
@@ -72,7 +69,6 @@ class Site:
         """Write the page of a notebook that was run, and return its path."""
         path = self._source / "notebooks" / name
         nbformat.write(notebook, path)
-        link_claims(path, self._source, self._claims)
         self._sphinx(path)
         return self.out / "notebooks" / Path(name).with_suffix(".html")
 
@@ -89,8 +85,8 @@ class Site:
         return warnings.getvalue()
 
 
-def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> set[str]:
-    """Write the sources of the pages, and return the ids of the claims that have one."""
+def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
+    """Write the sources of the pages."""
     for pattern in SOURCES:
         for path in root.glob(pattern):
             target = source / path.relative_to(root)
@@ -109,23 +105,6 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> set[str]:
                         for name, (title, _) in extras.items())
         with (source / LEARN).open("a", encoding="utf-8") as file:
             file.write(f"\n## In the browser\n\n{links}")
-    ledger, *claims = pages.write(source / "docs" / "claims")
-    ids = [path.stem for path in claims]
-    with ledger.open("a", encoding="utf-8") as file:
-        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(ids) + "\n```\n")
-    for path in (*source.rglob("*.md"), *source.rglob("*.ipynb")):
-        link_claims(path, source, set(ids))
-    return set(ids)
-
-
-def link_claims(path: Path, source: Path, ids: set[str]) -> None:
-    """Make each claim's id that a page or notebook has as code a link to the page of the claim."""
-    claims = "../" * (len(path.relative_to(source).parts) - 1) + "docs/claims"
-    text = path.read_text(encoding="utf-8")
-    linked = CODE.sub(lambda code: f"[{code[0]}]({claims}/{code[1]}.md)" if code[1] in ids
-                      else code[0], text)
-    if linked != text:
-        path.write_text(linked, encoding="utf-8")
 
 
 def api_page() -> str:

@@ -1,6 +1,5 @@
 """The site: sound links, nothing from a network, a page for all that is documented."""
 
-import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -132,7 +131,7 @@ def test_every_public_name_is_in_the_reference(site):
 
 
 def test_a_notebook_that_ran_replaces_its_page_and_no_other(site):
-    """The last test: the other pages, their claims and the search stay those of the whole site."""
+    """The last test: the other pages and the search stay those of the whole site."""
     name, other = (path.name for path in sorted((site.root / "notebooks").glob("*"))[3:5])
     before = (site.out / "notebooks" / other).with_suffix(".html").read_bytes()
     notebook = nbformat.read(site.root / "notebooks" / name, as_version=4)
@@ -142,9 +141,6 @@ def test_a_notebook_that_ran_replaces_its_page_and_no_other(site):
     assert "fresh output" in page and page.count("<math") > 5 and "[ok]" in page
     assert (site.out / "notebooks" / other).with_suffix(".html").read_bytes() == before
     index = (site.out / "searchindex.js").read_text(encoding="utf-8")
-    for claim in json.loads((files.results_folder() / "claims.json").read_text(encoding="utf-8")):
-        assert (site.out / "docs" / "claims" / f"{claim['id']}.html").is_file()
-        assert f'"docs/claims/{claim["id"]}"' in index
     for word in ("zyzzyva", "lse", "streamingllm"):  # Sphinx's index has the stems of words
         assert f'"{word}":' in index or f"{word}:" in index
     assert problems(site.out) == []
