@@ -8,7 +8,7 @@ EXTRAS = {"models": ("accelerate", "pandas", "peft", "safetensors", "tabulate", 
           "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2",
                         "jupyter_client", "jupyterlab", "latex2mathml", "matplotlib", "nbclient",
                         "nbconvert", "nbformat", "seaborn", "traitlets"),
-          "course": ("nbgrader", "pygments"),
+          "course": ("nbgrader",),
           "smollm2": ("gguf",), "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
           "proofs": ("flint", "z3"), "peers": ("onnx", "onnxruntime", "openvino")}
 # Where pip's name is another than Python's.

@@ -77,6 +77,11 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
         ValueError: if an argument does not fit, or a row sees nothing.
     """
     check_qkv(q, k, v, same_length=False)
+    return masked_checked(q, k, v, visible, scale_of(scale, q.shape[-1]))
+
+
+def masked_checked(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> Tensor:
+    """Do as `masked_attention`, for q, k and v that a caller has checked."""
     check_tensors(visible=visible)
     wanted = (q.shape[2], k.shape[2])
     if visible.dtype != torch.bool or visible.dim() != 4 or tuple(visible.shape[2:]) != wanted:
@@ -86,7 +91,6 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
         row = (~visible.any(dim=-1)).nonzero()[0].tolist()
         raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or "
                          "more; let every row see itself")
-    scale = scale_of(scale, q.shape[-1])
     if not needs_gradient(q, k, v):  # PyTorch's, which has no second derivative
         with torch.autocast(q.device.type, enabled=False):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale,

@@ -81,15 +81,20 @@ def interval_attention(
         ValueError: naming an argument that is invalid or does not fit the others, or a backend that
             cannot run here.
     """
-    columns = check_sources(q, k, v)
-    batch, heads, rows, head_dim = q.shape
-    check_intervals(intervals, batch, heads, rows, columns)
+    check_sources(q, k, v)
+    out, lse = attend_checked(q, k, v, intervals, scale_of(scale, q.shape[-1]), backend)
+    return (out, lse) if return_lse else out
+
+
+def attend_checked(q: Tensor, k: Source, v: Source, intervals: Tensor, scale: float,
+                   backend: str) -> tuple[Tensor, Tensor]:
+    """Return out and lse of `interval_attention`, for q, k and v that a caller has checked."""
+    batch, heads, rows, _ = q.shape
+    check_intervals(intervals, batch, heads, rows, sum(x.shape[2] for x in tensors_of(k)))
     if intervals.device not in (q.device, torch.device("cpu")):
         raise ValueError(f"intervals: got it on {intervals.device}, wanted {q.device}, where q is, "
                          "or the CPU; move it")
-    attend = _backend(backend, q)
-    out, lse = attend(q, k, v, intervals, scale_of(scale, head_dim))
-    return (out, lse) if return_lse else out
+    return _backend(backend, q)(q, k, v, intervals, scale)
 
 
 def merge(outs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

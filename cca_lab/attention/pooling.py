@@ -68,12 +68,28 @@ def pool_groups(
     Differs from the paper: it does not mention heads; one weight vector per KV head is the lab's
     default.
     """
-    count = _check(q, k, v, group, count, weights, rotation, backend)
+    check_qkv(q, k, v, empty=True)
     check_bools(per_query_head=per_query_head, return_phi=return_phi)
-    scale = scale_of(scale, k.shape[-1])
+    check_rotation(rotation, q)
+    core_k, core_v, phi = pool_checked(
+        q, k, v, group, count=count, weights=weights, per_query_head=per_query_head,
+        scale=scale_of(scale, k.shape[-1]), rotation=rotation, return_phi=return_phi,
+        backend=backend)
+    return (core_k, core_v, phi) if return_phi else (core_k, core_v)
+
+
+def pool_checked(q: Tensor, k: Tensor, v: Tensor, group: int, *, scale: float,
+                 rotation: Rotation | None = None, count: int | None = None,
+                 weights: str = "softmax", per_query_head: bool = False, return_phi: bool = False,
+                 backend: str = "auto") -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return core_k, core_v and phi of `pool_groups`, for tensors that a caller has checked.
+
+    Phi is None for a maximum, and where the kernel runs, which keeps none.
+    """
+    count = _check(k.shape[2], group, count, weights, backend)
     fits = _kernel_pools(weights, per_query_head, count, return_phi) and k.dtype in KERNEL_DTYPES
     if backend == "triton" or (backend == "auto" and fits and fused(k)):
-        return _fused(q, k, v, group, count, scale, rotation, fits)
+        return *_fused(q, k, v, group, count, scale, rotation, fits), None
     complete = k.shape[2] // group
     # Matrix products read the groups of a whole tensor as a view; those of a slice would be copied.
     pooled = complete if complete * group == k.shape[2] and 2 * count >= complete else count
@@ -94,7 +110,7 @@ def pool_groups(
                       for x in (core_k, core_v))
         phi = phi.transpose(2, 3).flatten(1, 2)[:, :, :count]  # (B, Hk * r, M, g)
     core_k, core_v = (core[:, :, :count] for core in cores)
-    return (core_k, core_v, phi) if return_phi else (core_k, core_v)
+    return core_k, core_v, phi
 
 
 def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False,
@@ -235,22 +251,18 @@ def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
     return table[:, None, : count * group].unflatten(2, (count, group))
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weights: str,
-           rotation: Rotation | None, backend: str) -> int:
+def _check(length: int, group: int, count: int | None, weights: str, backend: str) -> int:
     """Return the number of groups; a ValueError names the first argument that does not fit."""
-    check_qkv(q, k, v, empty=True)
     check_integers(1, group=group)
     if backend not in BACKENDS:
         raise ValueError(
             f"backend: got {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     if weights not in WEIGHTS:
         raise ValueError(f"weights: got {weights!r}, wanted one of {', '.join(map(repr, WEIGHTS))}")
-    length = q.shape[2]
     complete = length // group
     if count is not None:
         check_integers(0, count=count)
     if count is not None and count > complete:
         raise ValueError(f"count: got {count}, wanted at most {complete}, the complete groups of "
                          f"{group} in {length} tokens")
-    check_rotation(rotation, q)
     return complete if count is None else count

@@ -24,8 +24,8 @@ def tensors_of(source: Source) -> tuple[Tensor, ...]:
     return (source,) if isinstance(source, Tensor) else tuple(source)
 
 
-def check_sources(q: Tensor, k: Source, v: Source) -> int:
-    """Return the number of columns; ValueError unless q, keys and values fit, as `check_qkv`."""
+def check_sources(q: Tensor, k: Source, v: Source) -> None:
+    """Raise ValueError unless q, keys and values fit, as `check_qkv`."""
     keys, values = (tuple(x) if isinstance(x, tuple | list) else (x,) for x in (k, v))
     if len(keys) != len(values) or not 1 <= len(keys) <= MOST:
         raise ValueError(f"k, v: got {len(keys)} and {len(values)} tensors, wanted one each, or "
@@ -36,7 +36,6 @@ def check_sources(q: Tensor, k: Source, v: Source) -> int:
     if len(set(heads)) > 1:
         raise ValueError(f"k: got tensors of {heads[0]} and {heads[1]} KV heads, wanted as many; "
                          "repeat those of the tensor that has fewer")
-    return sum(x.shape[2] for x in keys)
 
 
 def whole(source: Source) -> Tensor:

@@ -9,7 +9,7 @@ from cca_lab.stored import read_text
 
 STUDENTS = "students.csv"  # in the course's folder, as `nbgrader db student import` takes it
 LATE = "late"  # beside the tasks of a submission: the points that nbgrader takes off for lateness
-Record = dict[str, Any]  # as `grading.RecordFile` says
+Record = dict[str, Any]  # as `grading` writes it
 Given = dict[tuple[str, str], dict[str, float | None]]  # by student and assignment, then by task
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from cca_lab.attention import check_intervals, interval_attention, masked_attention, visible_mask
-from cca_lab.attention.dense import accumulation_dtype, expand_heads, product
-from cca_lab.attention.interval_attention import merge
+from cca_lab.attention import check_intervals, visible_mask
+from cca_lab.attention.dense import accumulation_dtype, expand_heads, masked_checked, product
+from cca_lab.attention.interval_attention import attend_checked, merge
 from cca_lab.attention.sources import Source, tensors_of, whole
 
 
@@ -86,12 +86,8 @@ def behind(pooled: Tensor, raw: Tensor) -> Source:
 def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
     """Return the output (B, H, L, D) of one softmax over all sets, merged by their log-sum-exp."""
     first, *others = sets
-    if not others:
-        if first.visible.dtype == torch.bool:
-            return masked_attention(first.q, whole(first.keys), whole(first.values), first.visible,
-                                    scale=scale)
-        return interval_attention(first.q, first.keys, first.values, first.visible, scale=scale,
-                                  backend=backend)
+    if not others and first.visible.dtype == torch.bool:
+        return masked_checked(first.q, whole(first.keys), whole(first.values), first.visible, scale)
     out, lse = _with_lse(first, scale, backend)
     for columns in others:
         rows = slice(columns.first_row, None)
@@ -103,8 +99,7 @@ def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
 
 
 def _with_lse(columns: Columns, scale: float, backend: str) -> tuple[Tensor, Tensor]:
-    return interval_attention(columns.q, columns.keys, columns.values, columns.visible, scale=scale,
-                              backend=backend, return_lse=True)
+    return attend_checked(columns.q, columns.keys, columns.values, columns.visible, scale, backend)
 
 
 def effective(sets: Sequence[Columns], scale: float) -> Tensor:

@@ -253,7 +253,7 @@ def fill(filled: int, left: int, size: int) -> tuple[int, bool]:
     return taken, filled + taken == size
 
 
-# ------------------------------ LoCoCo: M slots, segments of B tokens, a buffer of b columns
+# ------------------------------------------------ LoCoCo: M slots, segments of B tokens
 
 
 def segment_size(number: int, sizes: Sequence[int]) -> int:
@@ -266,18 +266,24 @@ def segment_end(start: int, length: int, size: int) -> int:
     return min(length, start + size)
 
 
-def compresses(columns: int, slots: int, buffer: int, *, when: str = "eager",
-               closing: bool = False) -> bool:
-    """Return whether columns are compressed to M slots: if there are more than M + b.
-
-    With when="lazy", not yet when a segment is `closing`, but before the next one.
-    """
-    return (when == "eager" or not closing) and columns > slots + buffer
+def compresses(columns: int, slots: int) -> bool:
+    """Return whether columns are compressed to M slots: if there are more than M."""
+    return columns > slots
 
 
-def segment_step(columns: int, size: int, slots: int, buffer: int) -> tuple[bool, int]:
+def first_compression(slots: int, sizes: Sequence[int]) -> int:
+    """Return the first token that finds slots in place of raw tokens: it begins a segment."""
+    start = 0
+    for size in sizes[:-1]:
+        start += size
+        if compresses(start, slots):
+            return start
+    return start + sizes[-1] * ((slots - start) // sizes[-1] + 1)
+
+
+def segment_step(columns: int, size: int, slots: int) -> tuple[bool, int]:
     """Return whether columns are compressed before a segment, and how many there are behind it."""
-    full = compresses(columns, slots, buffer)
+    full = compresses(columns, slots)
     return full, (slots if full else columns) + size
 
 
@@ -304,38 +310,24 @@ def memory_columns(row: Any, count: Any, border: Any, total: int,
     return (maximum(count - 1, 0) * slots, count * slots), (raw + border, raw + row + 1)
 
 
-def held_columns(count: int, segment: int, slots: int, buffer: int = 0) -> int:
-    """Return the columns after `count` complete segments, compressed whenever they are too many.
-
-    It is count B until that exceeds M + b, first at segment floor((M + b) / B) + 1. From then on it
-    is M after each compression, and there is one every floor(b / B) + 1 segments.
-    """
-    first = (slots + buffer) // segment + 1
-    if count < first:
-        return count * segment
-    return slots + segment * ((count - first) % (buffer // segment + 1))
+def held_columns(count: int, segment: int, slots: int) -> int:
+    """Return the columns after `count` complete segments: min(count B, M)."""
+    return minimum(count * segment, slots)
 
 
-def lococo_entries(length: int, *, slots: int, segment: int, buffer: int = 0,
-                   when: str = "eager") -> int:
+def lococo_entries(length: int, *, slots: int, segment: int) -> int:
     """Return how many entries (a key and a value each) a KV head's cache keeps after L tokens.
 
-    Complete segments are compressed at once ("eager") or when the next token comes ("lazy"): the
-    number rises from at most M + b, by up to B - 1 tokens of an open segment, or B if lazy.
+    Complete segments are compressed at once: the number rises from at most M by up to B - 1 tokens
+    of an open segment.
     """
     count, opened = divmod(length, segment)
-    if when == "lazy" and count and not opened:
-        return held_columns(count - 1, segment, slots, buffer) + segment
-    return held_columns(count, segment, slots, buffer) + opened
+    return held_columns(count, segment, slots) + opened
 
 
-def lococo_peak(*, slots: int, segment: int, buffer: int = 0) -> int:
-    """Return the most columns at any time in a long text: a segment, and the columns before it.
-
-    It is at most M + b + B. A lazy cache stores them until the next token.
-    """
-    full = (slots + buffer) // segment * segment
-    return segment + max(full, slots + buffer // segment * segment)
+def lococo_peak(*, slots: int, segment: int) -> int:
+    """Return the most columns at any time in a long text: the slots and a segment, M + B."""
+    return slots + segment
 
 
 # ------------------------------------ DeepSeek-V4: a window of w tokens, entries of m tokens each

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.profiler import ProfilerActivity, profile
@@ -53,7 +53,6 @@ def threads():
 
 
 needs_build = pytest.mark.usefixtures("built")
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def long_case(name: str) -> strategies.Case:
@@ -65,6 +64,7 @@ def long_case(name: str) -> strategies.Case:
 # ---------------------------------------------------------------- against the dense rung
 
 @needs_build
+@settings(max_examples=40)
 @given(case=strategies.cases(most_rows=40, most_columns=40), through_lse=st.booleans())
 def test_native_equals_dense_on_any_case(case, through_lse):
     bench.check_same(native_attention, case)
@@ -79,7 +79,7 @@ def test_native_equals_dense_on_long_tables(name):
 
 
 @needs_build
-@pytest.mark.parametrize("head_dim", [1, 15, 16, 17, 40, 64, 80, 128])
+@pytest.mark.parametrize("head_dim", [1, 16, 17, 80])
 def test_every_head_dim(head_dim):
     """Each width of a product: registers filled, and every kind of rest."""
     table = bench.window_table(150, 40, 12, cores=True)
@@ -90,12 +90,12 @@ def test_every_head_dim(head_dim):
 
 
 @needs_build
-@every_case
 @pytest.mark.parametrize("check", [bench.check_matrix, bench.check_hidden_columns,
                                    bench.check_large_logits, bench.check_row_layouts],
                          ids=lambda check: check.__name__)
-def test_native_passes_the_bench(case, check):
-    check(native_attention, case)
+def test_native_passes_the_bench(check):
+    for case in CASES.values():
+        check(native_attention, case)
 
 
 @needs_build
@@ -336,6 +336,7 @@ KILLS = [  # (mutant, the check that kills it, the case, what the check says)
 ]
 
 
+@pytest.mark.nightly  # builds as many ops
 @pytest.mark.parametrize(("mutant", "check", "case", "message"), KILLS,
                          ids=[row[0] for row in KILLS])
 def test_mutants_die_and_the_real_code_lives(mutants, mutant, check, case, message):
@@ -397,15 +398,14 @@ def refuse():
     raise ValueError("native: the compiler fails: no;\nfix it")
 
 
-@pytest.mark.parametrize("why", ["switched off", "no compiler", "a folder that cannot be written"])
+@pytest.mark.parametrize("why", ["switched off", "a folder that cannot be written"])
 def test_auto_compiles_nothing_where_it_may_not_or_cannot(nothing_built, monkeypatch, capfd, why):
-    """Silent without a compiler or when switched off; a folder that refuses is one line."""
-    monkeypatch.setattr(native_build, "missing",
-                        lambda: "a compiler" if why == "no compiler" else None)
+    """Silent when switched off; a folder that refuses is one line."""
+    monkeypatch.setattr(native_build, "missing", lambda: None)
     monkeypatch.setattr(native_build, "_compile", mock.Mock(side_effect=AssertionError("a build")))
     if why == "switched off":
         monkeypatch.setenv(native_build.SWITCH, "0")
-    elif why != "no compiler":
+    else:
         (nothing_built / "file").touch()
         monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(nothing_built / "file"))
     assert _backend("auto", X) is blocked_attention
@@ -436,6 +436,7 @@ assert native_build.build_for_auto()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("lock", "wait_for", "builds"),
                          [("locked", "here", 1), ("without", "inside", 2)])
 def test_two_processes_build_once(nothing_built, lock, wait_for, builds):
@@ -457,7 +458,6 @@ def test_auto_does_without_a_library_that_cannot_be_loaded(nothing_built):
 
 @pytest.mark.parametrize(("name", "value", "words"), [
     ("CXX", "no-such-compiler", r"lacks a C\+\+ compiler \(no-such-compiler"),
-    ("CXX", " ", r"lacks a C\+\+ compiler \(CXX is empty"),
     ("PATH", "", "lacks (a C|ninja)"),
 ])
 def test_what_a_build_lacks_is_named(nothing_built, monkeypatch, name, value, words):
@@ -487,22 +487,19 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_
     assert not list(nothing_built.iterdir())
 
 
-@pytest.mark.parametrize("script, words", [
-    ("echo no licence >&2; exit 1", "exit status 1, and says 'no licence'"), ("exit 3", "status 3"),
-    ("kill -9 $$", "SIGKILL")])
-def test_a_compiler_that_does_not_start_is_one_line(nothing_built, tmp_path_factory, monkeypatch,
-                                                    script, words):
+def test_a_compiler_that_does_not_start_is_one_line(nothing_built, tmp_path_factory, monkeypatch):
     """The mutant that catches RuntimeError alone ends in a traceback."""
     compiler = tmp_path_factory.mktemp("bin") / "c++"
-    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.write_text("#!/bin/sh\necho no licence >&2; exit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     run = CliRunner().invoke(app, ["native"])
     error = run.output.splitlines()[-1]
     assert run.exit_code == 2 and error.startswith("error: native: the compiler fails"), run.output
-    assert words in error
+    assert "exit status 1, and says 'no licence'" in error
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(native_build.missing() is not None, reason="no compiler")
 def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_path):
     """torch imported through a link from such a folder, as from a virtual environment there."""

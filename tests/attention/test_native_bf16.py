@@ -77,18 +77,18 @@ def test_long_tables(name):
                         head_dim=40, scale=0.2))
 
 
-@pytest.mark.parametrize("head_dim", [1, 16, 31, 32, 33, 64, 80, 128])
+@pytest.mark.parametrize("head_dim", [1, 16, 33, 80])
 def test_every_head_dim(head_dim):
     check(table(150, 40, 12, head_dim=head_dim, scale=head_dim**-0.5))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 31, 32, 33, 64, 255, 257, 300])
+@pytest.mark.parametrize("rows", [1, 2, 17, 33, 257])
 def test_every_length(rows):
     check(bench.case_of(causal_intervals(rows), rows, heads=2, key_heads=1, head_dim=16,
                         scale=0.25))
 
 
-@pytest.mark.parametrize("scale", [0.125, -0.3, 0.0, 4.0])
+@pytest.mark.parametrize("scale", [-0.3, 0.0, 4.0])
 def test_scales(scale):
     """Large ones make one-hot weights, negative ones turn the order of logits round."""
     check(table(head_dim=24, scale=scale))
@@ -150,6 +150,7 @@ KILLS = {"bf16_one_column_more": WIDE, "bf16_starts_ignored": WIDE,
 IN_HALVES = ("bf16_gradients_of_the_first",)  # columns in two tensors
 
 
+@pytest.mark.nightly  # builds as many ops
 @pytest.mark.parametrize("mutant", [mutant.name for mutant in wrong.BF16_MUTANTS])
 def test_mutants_die_and_the_real_code_lives(mutants, mutant):
     attend = bench.in_halves(native_attention) if mutant in IN_HALVES else native_attention

@@ -4,12 +4,14 @@ import json
 import re
 import shutil
 
+import pytest
+
 from cca_lab.files import course_folder
 from tests import jupyterlab
 from tests.course import matrix
 from tests.views.explorer.browser import patient_expect
 
-pytestmark = jupyterlab.MARKS
+pytestmark = [*jupyterlab.MARKS, pytest.mark.nightly]
 NOTEBOOK = "a5_cca.ipynb"
 # The wrong answer: windows that begin one token early.
 WRONG = ("start = torch.minimum(sinks + group * cores, row + 1)",

@@ -42,6 +42,7 @@ def nbgrader(folder: Path, *words: str) -> str:
     return run.stdout + run.stderr
 
 
+@pytest.mark.nightly
 def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course):
     ours = (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text()
     nbgrader(course, "generate_assignment", "a5_cca", "--force")
@@ -63,6 +64,7 @@ def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course
     assert scores == {"solved": 20, "noisy": 20, "wrong": 18, "untouched": 0}
 
 
+@pytest.mark.nightly
 def test_our_marks_go_into_its_database(course):
     handed_in.hand_in(course / "submitted", "ann", "a5", handed_in.solved("a5"))
     handed_in.hand_in(course / "submitted", "bob", "a5", "no notebook")
@@ -105,6 +107,26 @@ def test_points_for_texts_are_read_back_from_its_database(course):
     assert paths[0].read_text() == ("student,a2_sparsity,a2_sparsity texts,sum,notes\n"
                                     "ann,3.5,2.5,3.5,\n")
     assert "2.5 of these points were given by a person" in paths[-1].read_text()
+
+
+@pytest.mark.nightly
+def test_late_work_costs_what_the_plugin_of_the_course_says(course):
+    """By the time in nbgrader's file; the mutant that takes a file's own time is late for all."""
+    settings = course / "nbgrader_config.py"
+    settings.write_text(settings.read_text() + 'c.LateSubmissionPlugin.penalty_method = "zero"\n')
+    database, records = course / "gradebook.db", []
+    for student in ("ann", "bob"):
+        folder = handed_in.hand_in(course / "submitted", student, "a5", handed_in.released("a5"))
+        record = ungraded(course, student)
+        record["tasks"][1]["earned"] = 6.0
+        records.append(record)
+    (folder / "timestamp.txt").write_text("2026-10-02 09:00:00.000000 UTC")
+    with reports.opened(database) as book:
+        book.update_or_create_assignment("a5_cca", duedate="2026-10-01 18:00:00 UTC")
+    reports.export(records, course, database, course / "submitted")
+    marked = classlist.marked(records, reports.given(records, database))
+    assert [(record["mark"], record["late"]) for record in marked] == [(6, 0), (0, 6)]
+    assert classlist.notes(marked[1]) == ["a5_cca late, 6 points lost"]
 
 
 class Active(HTMLParser):
@@ -162,6 +184,7 @@ def pages(course: Path, students: list[str], part: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.nightly
 def test_nothing_of_a_submission_is_active_in_its_pages(course):
     """The mutant that keeps a student's metadata prints a grade id with a script in it, unescaped.
 
@@ -204,6 +227,7 @@ ELSEWHERE = {"pip install": "test_wheel.py installs without a network",
              "jupyter lab": "waits for a person; test_browser.py looks for Formgrader in its menu"}
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_readme_run(course, monkeypatch):
     """In a copy of the course; `nbgrader formgrader`, which there is not, once stood there."""
     lab = course / "lab"

@@ -32,8 +32,7 @@ OPTIONS = {
         {"slots": 2, "segment": 1, "weights": "relu"},
         {"slots": 3, "segment": 4, "sinks": 1},  # a segment that exceeds the memory
         {"slots": 4, "segment": 3, "heavy": 2, "scores": "sum"},
-        {"slots": 3, "segment": 2, "residual": True, "buffer": 1, "kernel": 3},
-        {"slots": 2, "segment": [4, 1], "weights": "relu", "residual": True},
+        {"slots": 2, "segment": (4, 1), "weights": "relu"},
     ],
     "minference": [
         {"patterns": [{"pattern": "vertical_slash", "vertical": 2, "slash": 2, "last": 3,
@@ -121,7 +120,7 @@ DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "m
                  "floor": COUNT, "recent": COUNT, "choose": st.sampled_from(["prompt", "blocks"]),
                  "block": SIZE, "shared": st.booleans()},
          "lococo": {"slots": SIZE, "segment": SIZE | st.lists(SIZE, min_size=1, max_size=3),
-                    "buffer": COUNT, "kernel": st.sampled_from([1, 3]),
+                    "kernel": st.sampled_from([1, 3]),
                     "weights": st.sampled_from(["softmax", "relu"])},
          "minference": {"patterns": st.lists(PATTERNS, min_size=1, max_size=1)
                         | st.lists(PATTERNS, min_size=2, max_size=2)}, "a_shape": A_SHAPE,

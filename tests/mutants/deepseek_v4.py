@@ -1,10 +1,14 @@
 """Wrong layers of DeepSeek-V4: one function of its module replaced each."""
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 
-from cca_lab.mechanisms.production import deepseek_v4 as right
+sys.path.append(str(Path(__file__).parents[2] / "notebooks"))
+right = import_module("production")  # beside notebook 16
 
 
 def an_entry_early(length, window, group, first=0, kept=0):

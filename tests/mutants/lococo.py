@@ -54,7 +54,7 @@ class Parts:
 def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: str = "softmax",
          sinks: int = 0, heavy: int = 0, scale: float | None = None, module=None,
          parts: Parts | None = None) -> Tensor:
-    """LoCoCo attention from `parts`, without residual and buffer, scores of the last segment."""
+    """LoCoCo attention from `parts`, scores of the last segment."""
     parts = parts or Parts()
     scale, group = q.shape[-1] ** -0.5 if scale is None else scale, q.shape[1] // k.shape[1]
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)

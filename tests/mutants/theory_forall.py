@@ -157,20 +157,22 @@ SLIPS = {
         "LoCoCo's compressions", f"{INDICES}compresses", "columns > slots", "columns >= slots"),
     "slots that are forgotten": Slip(
         "LoCoCo's compressions", f"{INDICES}segment_step", "slots if full", "0 if full"),
-    "a period without its first segment": Slip(
-        "LoCoCo's compressions", f"{INDICES}held_columns", "(buffer // segment + 1)",
-        "max(1, buffer // segment)"),
+    "a first compression one segment early": Slip(
+        "LoCoCo's compressions", f"{INDICES}first_compression", "// sizes[-1] + 1)",
+        "// sizes[-1])"),
+    "a memory of one column more": Slip(
+        "LoCoCo's compressions", f"{INDICES}held_columns", "segment, slots)",
+        "segment, slots + 1)"),
     "the compression in the row after its border": Slip(
         "LoCoCo's rows", f"{INDICES}has_passed", "row >= border", "row > border"),
     "slots of the next compression": Slip(
         "LoCoCo's intervals are accepted", f"{INDICES}memory_columns", "count * slots), (raw",
         "(count + 1) * slots), (raw"),
-    "a lazy cache that compresses": Slip(
-        "LoCoCo's entries", f"{INDICES}lococo_entries",
-        "held_columns(count - 1, segment, slots, buffer) + segment",
-        "held_columns(count - 1, segment, slots, buffer)"),
+    "a segment that is closed one token late": Slip(
+        "LoCoCo's entries", f"{INDICES}lococo_entries", "divmod(length, segment)",
+        "divmod(length - 1, segment)"),
     "a peak without the slots": Slip("LoCoCo's entries", f"{INDICES}lococo_peak",
-                                     "max(full, slots + buffer", "max(full, buffer"),
+                                     "slots + segment", "segment"),
     "raw tokens kept for the last row, not the next": Slip(
         "CCA's cache", f"{INDICES}cca_step", "first_raw(stop, group", "first_raw(stop + 1, group"),
     "groups that end in the chunk, without their beginning": Slip(
@@ -202,10 +204,8 @@ SLIPS = {
         "LoCoCo's cache", f"{INDICES}fill", "min(left, size - filled)", "left"),
     "a segment that closes one token early": Slip(
         "LoCoCo's cache", f"{INDICES}fill", "filled + taken == size", "filled + taken >= size - 1"),
-    "lazy, and compressed nevertheless": Slip(
-        "LoCoCo's cache", f"{INDICES}compresses", 'when == "eager"', 'when == "lazy"'),
-    "M + b columns are too many": Slip(
-        "LoCoCo's cache", f"{INDICES}compresses", "columns > slots", "columns >= slots"),
+    "a memory twice as large": Slip(
+        "LoCoCo's cache", f"{INDICES}compresses", "columns > slots", "columns > 2 * slots"),
     "a block that is divided early": Slip(
         "DGA's cache", f"{INDICES}fill", "filled + taken == size", "filled + taken >= size - 1"),
     "a row that does not see itself": Slip(

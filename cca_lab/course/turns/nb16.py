@@ -31,12 +31,11 @@ def check_counts(answer: Answer, draw: Draw) -> None:
 
 
 def check_pooling(answer: Answer, draw: Draw) -> None:
-    """One group, against the package's pooling; the usual slips are named."""
-    from cca_lab.mechanisms.production.deepseek_v4 import pool
-
+    """One group, against DeepSeek-V4's pooling; the usual slips are named."""
     for tokens, features in [(4, 3), (1, 2), (5, 6)]:
         values, gates, bias = (draw.normal(tokens, features) for _ in range(3))
-        wanted, logits = pool(values[None], gates[None], bias, tokens)[0, 0], gates + bias
+        logits = gates + bias
+        wanted = (logits.softmax(dim=0) * values).sum(dim=0)
         causes = {
             "the softmax goes over the tokens (dim=0): each feature has weights of its own":
                 (logits.softmax(dim=1) * values).sum(dim=0),

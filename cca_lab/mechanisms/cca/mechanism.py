@@ -42,9 +42,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from cca_lab.attention import pool_groups, pooling_matrix
+from cca_lab.attention import pooling_matrix
 from cca_lab.attention.dense import expand_heads
-from cca_lab.attention.pooling import pooling_backend
+from cca_lab.attention.pooling import pool_checked, pooling_backend
 from cca_lab.attention.rotary import at, rotate, unrotate
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.cca.groups import intervals
@@ -184,9 +184,9 @@ class CCA(Grouped):
         backend = pooling_backend(self.backend, weights=self.pooling,
                                   per_query_head=self.per_query_head, count=count)
         queries, keys, values = (without_sinks(x, self.sinks) for x in (q, k, v))
-        core_k, core_v = pool_groups(queries, keys, values, self.group, count=count,
-                                     weights=self.pooling, per_query_head=self.per_query_head,
-                                     scale=call.scale, rotation=rotation, backend=backend)
+        core_k, core_v, _ = pool_checked(queries, keys, values, self.group, count=count,
+                                         weights=self.pooling, per_query_head=self.per_query_head,
+                                         scale=call.scale, rotation=rotation, backend=backend)
         raw_k, raw_v = (expand_heads(x, heads) for x in (k, v)) if self.per_query_head else (k, v)
         visible = intervals(length, self.group, self.window, q.device, self.sinks)
         return [Columns(q, behind(core_k, raw_k), behind(core_v, raw_v), visible,
@@ -197,7 +197,7 @@ class CCA(Grouped):
         length = q.shape[2]
         grouped = behind_sinks(length, self.sinks)
         queries, keys = (without_sinks(x, self.sinks) for x in (q, k))
-        _, _, phi = pool_groups(
+        _, _, phi = pool_checked(
             queries, keys, keys, self.group, scale=scale, per_query_head=self.per_query_head,
             weights="mean" if self.pooling == "max" else self.pooling,
             count=core_count(grouped, self.group, self.window), return_phi=True, backend="torch")

@@ -40,10 +40,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from cca_lab.attention import pool_groups
+from cca_lab.attention.arguments import check_qkv, scale_of
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.intervals import table_of
-from cca_lab.attention.pooling import pooling_backend
+from cca_lab.attention.pooling import pool_checked, pooling_backend
 from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.sources import Source
 from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT, Call, Mechanism
@@ -168,6 +168,7 @@ class DGA(FocalRule, Mechanism):
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         """Return which tokens are focal, bool (B, Hk, L), see `cca_lab.mechanisms.dga.select`."""
+        check_qkv(q, k, k)
         return select(q, k, self, scale=scale)
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
@@ -245,9 +246,10 @@ def pool(q: Tensor, k: Tensor, v: Tensor, others: Tensor, group: int, scale: flo
                   t[:, None].expand(len(others), kv_heads, -1, -1) for t in rotation)
         cos, sin = (take(t, others).flatten(0, 1) for t in tables)  # (B Hk, K m, D)
         rotation = cos, sin
-    pooled = pool_groups(*as_rows(q, k, v, others), group, scale=scale, rotation=rotation,
-                         backend=pooling_backend(backend, count=others.shape[-1] // group))
-    return [x[:, 0].unflatten(0, (-1, kv_heads)) for x in pooled]
+    core_k, core_v, _ = pool_checked(
+        *as_rows(q, k, v, others), group, scale=scale_of(scale, q.shape[-1]), rotation=rotation,
+        backend=pooling_backend(backend, count=others.shape[-1] // group))
+    return [x[:, 0].unflatten(0, (-1, kv_heads)) for x in (core_k, core_v)]
 
 
 def as_rows(q: Tensor, k: Tensor, v: Tensor, others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -261,7 +263,8 @@ def group_weights(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
                   scale: float | None) -> Tensor:
     """Return the weights P_z of the members of each group (Eq. 14), (B, Hk, K, m)."""
     rows = as_rows(q, k, k, divide(focal, rule)[1])
-    _, _, phi = pool_groups(*rows, rule.group, scale=scale, return_phi=True, backend="torch")
+    _, _, phi = pool_checked(*rows, rule.group, scale=scale_of(scale, q.shape[-1]),
+                             return_phi=True, backend="torch")
     assert phi is not None  # only a maximum has no weights
     return phi[:, 0].unflatten(0, (-1, k.shape[1]))
 

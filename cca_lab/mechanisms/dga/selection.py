@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_qkv, check_tensors
+from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms.indices import blocks_before, focal_count
 from cca_lab.mechanisms.tokens import best, floor_of_share
@@ -128,9 +128,10 @@ def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None)
     of a KV head, or over all heads with `shared`. Leftover tokens become focal by score ("we will
     include more tokens", Section 5.1, does not say which).
     """
-    check_qkv(q, k, k)
     batch, kv_heads, length, _ = k.shape
     count, span = rule.spans(length)
+    if not count:  # no block is over: its size, which may be any, costs nothing
+        return k.new_zeros(batch, kv_heads, length, dtype=torch.bool)
     q, k = (x[:, :, :count * span].unflatten(2, (count, span)).transpose(1, 2).flatten(0, 1)
             for x in (q, k))
     scores = importance(q, k, rows=rule.rows(span), scale=scale)  # (B * count, H, span)
@@ -181,6 +182,8 @@ def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: floa
 def focal_loops(queries: Tensor, keys: Tensor, rule: FocalRule, scale: float) -> list[int]:
     """Return the focal tokens of heads that choose together; queries, keys (heads, L, D)."""
     count, span = rule.spans(keys.shape[1])
+    if not count:
+        return []
     sampled = rule.rows(span)
     rows = list(range(span)) if sampled is None else sampled.tolist()
     focal: list[int] = []

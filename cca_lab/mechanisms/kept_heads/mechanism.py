@@ -27,7 +27,7 @@ from cca_lab.attention.sources import whole
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens
 from cca_lab.mechanisms.cca.mechanism import CCA
-from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.columns import Columns, attend
 from cca_lab.mechanisms.dga import DGA
 from cca_lab.mechanisms.full import Full
 from cca_lab.mechanisms.h2o.mechanism import H2O
@@ -173,8 +173,9 @@ class KeptHeads(Mechanism):
     def attention(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Any) -> Tensor:
         """Attend as `Mechanism.attention`; each part of the heads by itself."""
         call = self.call(q, k, v, **keywords)
-        return self.by_parts(q, k, v, lambda part, *tensors: part.mechanism.attention(
-            *tensors, **self._call_of(part, call)._asdict()))
+        return self.by_parts(q, k, v, lambda part, *tensors: attend(
+            part.mechanism.columns(*tensors, self._call_of(part, call)), call.scale,
+            part.mechanism.backend))
 
     def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None, **keywords: Any) -> Tensor:
         """Return E as `Mechanism.effective`; ValueError where the other mechanism has none."""

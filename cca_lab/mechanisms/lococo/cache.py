@@ -1,8 +1,7 @@
 """The decode-time cache of LoCoCo: M slots, and the raw tokens since the last compression.
 
 It stores the columns [slots ; raw] of the mechanism in that order. A segment is closed after B
-tokens, or, with borders="calls", also when a call ends. More than M + buffer columns are then
-compressed at once ("eager") or before the next token ("lazy").
+tokens, or, with borders="calls", also when a call ends. More than M columns are then compressed.
 """
 
 from functools import partial
@@ -53,7 +52,7 @@ class LoCoCoState(Stored):
     stored = ("key", "value", "received")
 
     def __init__(self, mechanism: LoCoCo, compressor: Borrowed | None = None) -> None:
-        if isinstance(mechanism.segment, list | tuple):
+        if not isinstance(mechanism.segment, int):
             raise ValueError(f"segment: got {mechanism.segment}, wanted one number for a cache; "
                              "with borders='calls' each call begins a segment")
         self.mechanism, self.compressor = mechanism, compressor or Borrowed(None)
@@ -80,10 +79,8 @@ class LoCoCoState(Stored):
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Process tokens of one segment."""
-        if self.open == 0:
-            self._compress_if_due(closing=False)  # for "lazy"; with "eager" it is done already
-            if self.mechanism.scores == "last" and self.received is not None:
-                self.received = torch.zeros_like(self.received)
+        if self.open == 0 and self.mechanism.scores == "last" and self.received is not None:
+            self.received = torch.zeros_like(self.received)
         self.key = self.buffers.append("key", self.key, key)
         self.value = self.buffers.append("value", self.value, value)
         rows, columns = key.shape[2], self.key.shape[2]
@@ -107,13 +104,9 @@ class LoCoCoState(Stored):
                                   backend=backend)
 
     def _close(self) -> None:
+        """Close the segment, and mix all columns into the slots if they are more than M."""
         self.open = 0
-        self._compress_if_due(closing=True)
-
-    def _compress_if_due(self, *, closing: bool) -> None:
-        """Mix all columns into the slots if there are more than M + buffer columns."""
-        slots, buffer, when = self.mechanism.slots, self.mechanism.buffer, self.mechanism.when
-        if not compresses(self.key.shape[2], slots, buffer, when=when, closing=closing):
+        if not compresses(self.key.shape[2], self.mechanism.slots):
             return
         weights = compression_matrix(self.key, self.value, self.received, self.mechanism,
                                      self.compressor.module)
@@ -133,9 +126,9 @@ class LoCoCoState(Stored):
 class LoCoCoCache(MechanismCache[LoCoCo]):
     """The cache for LoCoCo: `model.generate(ids, past_key_values=LoCoCoCache(model))`.
 
-    It stores at most M + buffer entries between segments, and up to B more of an open segment
-    (which the paper does not count), whatever the length of the text. It uses the compressors
-    of the model for which it was made.
+    It stores at most M entries between segments, and up to B - 1 more of an open segment (which
+    the paper does not count), whatever the length of the text. It uses the compressors of the
+    model for which it was made.
 
     The outputs equal those of one forward over the whole text whose segments have the same
     borders. With borders="text" segments are counted from the first token, so prefill and

@@ -19,23 +19,21 @@ Differs from the paper, or decides what it leaves open:
     segments begin at 0.
   * Eq. 7 divides 0 by 0 if ReLU leaves a row of zeros; here that row becomes the plain mean. The
     public code uses softmax(ReLU(W)) instead, which is the default here (`weights`).
-  * The public code mixes each convolved slot half and half with a heavy hitter (`residual`) and
-    gives half of the slots to heavy hitters (`heavy`), as one line of the paper's Table 6 does. The
-    default here is neither.
+  * The public code mixes each convolved slot half and half with a heavy hitter, compresses late,
+    with 16 columns more than M, and gives half of the slots to heavy hitters, as one line of the
+    paper's Table 6 does. Only the last is an option here (`heavy`, 0 by default).
   * That code scores a column by its accumulated attention in the last segment; H2O adds up all
     segments (`scores`). Here the query heads of a KV head are added; the public code has no grouped
     queries.
   * Columns are in order of time, [slots ; raw], as in the public code; Eq. 6 prints the new ones
     first.
-  * "Trained end-to-end" (Section 3.2.1): gradients flow through all compressions, or the last
-    `horizon`. The public code has 1 and also detaches keys and values, whose projections learn
-    nothing from it; not so here.
+  * "Trained end-to-end" (Section 3.2.1): gradients flow through all compressions. In the public
+    code they flow through one, and keys and values are detached, whose projections learn nothing.
   * Keys are rotated at their own positions, and slots mix the rotated keys, as in the public code.
   * Without a compressor all convolved slots are the plain mean of the columns they could mix, as if
     its weights were zero. These M equal slots are the baseline on which training has to improve.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self, Unpack
@@ -47,8 +45,8 @@ from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.columns import Columns, behind
 from cca_lab.mechanisms.indices import lococo_entries, lococo_peak
-from cca_lab.mechanisms.lococo.memory import Compressor, memories, pooling, share_of
-from cca_lab.mechanisms.lococo.segments import Settings, compressions, intervals, segments
+from cca_lab.mechanisms.lococo.memory import Compressor, memories, pooling
+from cca_lab.mechanisms.lococo.segments import Settings, intervals, is_uncompressed, segments
 
 
 def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tensor, *,
@@ -97,9 +95,7 @@ class LoCoCo(Settings, Mechanism):
         "context extension (Section 4.3)": {"slots": 512, "segment": 512, "weights": "relu"},
         "with sinks (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "sinks": 4},
         "with H2O (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "heavy": 256,
-                               "scores": "sum"},
-        "public code": {"slots": 512, "segment": 512, "residual": True, "heavy": 256, "buffer": 16,
-                        "when": "lazy", "borders": "calls", "horizon": 1}}
+                               "scores": "sum"}}
     needs_training: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -146,26 +142,32 @@ class LoCoCo(Settings, Mechanism):
                                                 reach=True))
 
     def exact_when(self, length: int) -> bool:
-        """Return True if no segment begins with more than M + buffer columns."""
-        return not compressions(length, self)
+        """Return True if no segment begins with more than M columns."""
+        return is_uncompressed(length, self)
 
     def new_module(self, config: Any) -> Compressor | None:
-        """Return the compressor of one attention layer, or None if no slot is a mixture."""
+        """Return the compressor of one attention layer, or None if no slot is a mixture.
+
+        Raises:
+            ValueError: for more slots than a text of the model has tokens, which would cost memory
+                and never be filled.
+        """
+        most = getattr(config, "max_position_embeddings", self.slots)
+        if self.slots > most:
+            raise ValueError(f"slots: got {self.slots}, wanted at most {most}, the positions of "
+                             "the model")
         head_dim = getattr(config, "head_dim",
                            None) or config.hidden_size // config.num_attention_heads
         mixed = self.convolved
-        return Compressor(head_dim, mixed, kernel=self.kernel,
-                          residual=self.residual) if mixed else None
+        return Compressor(head_dim, mixed, kernel=self.kernel) if mixed else None
 
     def cache_entries(self, length: int) -> int:
         """Return the slots and raw tokens, see `indices`; ValueError if it depends on the calls."""
-        return lococo_entries(length, slots=self.slots, segment=self.one_segment(),
-                              buffer=self.buffer, when=self.when)
+        return lococo_entries(length, slots=self.slots, segment=self.one_segment())
 
     def peak_entries(self, length: int) -> int:
         """Return the most columns before a compression; ValueError as `cache_entries`."""
-        return min(length,
-                   lococo_peak(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
+        return min(length, lococo_peak(slots=self.slots, segment=self.one_segment()))
 
     def one_segment(self) -> int:
         """Return B; ValueError if segments have several sizes, or begin where calls do."""
@@ -188,24 +190,19 @@ def check_values(v: Tensor | None, module: nn.Module | None) -> None:
             "v: got None with a module, whose weights depend on the values; pass v, of k's shape")
 
 
-Stored = tuple[Tensor, Tensor]  # keys and values of the columns, (N, D) each
-
-
 def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scale: float,
          compressor: nn.Module | None) -> Tensor:
     """Attend with a KV head's G query heads: (G, L, D), keys and values (L, D) -> (G, L, D)."""
     out, first = torch.zeros_like(queries), 0
-    slots: Stored = (keys[:0], values[:0])
+    slots = keys[:0], values[:0]
     accumulated = keys.new_zeros(0)                         # accumulated attention of each column
-    # raw tokens and accumulated attention of each compression
-    compressed: list[tuple[Stored, Tensor]] = []
     for start, stop in segments(len(keys), settings.segment):        # Step 1
         # Steps 4 and 5 of the segment before
-        if len(accumulated) > settings.slots + settings.buffer:
-            compressed.append(((keys[first:start], values[first:start]), accumulated))
-            depth = math.inf if settings.horizon is None else settings.horizon
-            slots, weights = _slots_after(compressed, depth, (keys[:0], values[:0]), settings,
-                                          compressor)
+        if len(accumulated) > settings.slots:
+            old_keys = torch.cat([slots[0], keys[first:start]])      # (N, D)
+            old_values = torch.cat([slots[1], values[first:start]])
+            weights = _mixing_weights(old_keys, old_values, accumulated, settings, compressor)
+            slots = weights @ old_keys, weights @ old_values         # Eq. 4, and Eq. 5 with v for q
             accumulated, first = weights.detach() @ accumulated, start
         columns = [torch.cat([slot, x[first:stop]])
                    for slot, x in zip(slots, (keys, values), strict=True)]
@@ -219,18 +216,6 @@ def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scal
                 out[head, i] = weights @ columns[1][:seen]
                 accumulated[:seen] += weights.detach()
     return out
-
-
-def _slots_after(compressed: list[tuple[Stored, Tensor]], depth: float, nothing: Stored,
-                 settings: Settings, compressor: nn.Module | None) -> tuple[Stored, Tensor]:
-    """Return slots after all compressions, and W, with gradients through the last `depth`."""
-    *earlier, ((raw_keys, raw_values), accumulated) = compressed
-    past = _slots_after(earlier, depth - 1, nothing, settings,
-                        compressor)[0] if earlier else nothing
-    keys, values = torch.cat([past[0], raw_keys]), torch.cat([past[1], raw_values])  # (N, D) each
-    weights = _mixing_weights(keys, values, accumulated, settings, compressor)
-    slots = weights @ keys, weights @ values                         # Eq. 4, and Eq. 5 with v for q
-    return slots if depth > 0 else (slots[0].detach(), slots[1].detach()), weights
 
 
 def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings: Settings,
@@ -247,7 +232,6 @@ def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings:
     if compressor is not None:
         # (M', R), Eq. 6
         output = compressor(torch.cat([keys, values], dim=1)[None, None, rest])[0, 0]
-    top_residual = _largest(accumulated, rest, settings.convolved) if settings.residual else []
     for i in range(settings.convolved):
         positive = output[i].clamp(min=0)
         if settings.weights == "softmax":
@@ -256,12 +240,8 @@ def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings:
             weights = positive / positive.sum()                      # Eq. 7
         else:
             weights = torch.full_like(positive, 1 / len(rest))       # 0/0 in Eq. 7
-        row = torch.zeros(len(keys), dtype=keys.dtype).index_add(0, torch.tensor(rest), weights)
-        if settings.residual:
-            alpha = share_of(compressor)
-            row = alpha * row + (1 - alpha) * torch.eye(len(keys),
-                                                        dtype=keys.dtype)[top_residual[i]]
-        rows.append(row)
+        rows.append(torch.zeros(len(keys), dtype=keys.dtype).index_add(0, torch.tensor(rest),
+                                                                       weights))
     return torch.stack(rows)
 
 

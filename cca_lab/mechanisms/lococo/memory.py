@@ -24,24 +24,19 @@ class Compressor(nn.Module):
     """The trainable part of one layer: a Conv1d of 2D -> M channels for all heads (Section 3.2.1).
 
     Differs from the public code: initial weights have a variance of 1 / (2D kernel). There it is 1,
-    so that the convolution's output is tens of times its input and the softmax saturates. With
-    `residual`, the share alpha of the convolution is sigmoid(a) with a trained, so that slots stay
-    weighted means; there it is a free scalar.
+    so that the convolution's output is tens of times its input and the softmax saturates.
 
     Args:
         head_dim: D.
         slots: M, the slots that the convolution fills.
         kernel: width of the convolution in columns, odd.
-        residual: whether to train the share alpha, which starts at 1/2.
     """
 
-    def __init__(self, head_dim: int, slots: int, *, kernel: int = 21,
-                 residual: bool = False) -> None:
+    def __init__(self, head_dim: int, slots: int, *, kernel: int = 21) -> None:
         super().__init__()
         self.conv = nn.Conv1d(2 * head_dim, slots, kernel, padding="same")
         nn.init.normal_(self.conv.weight, std=(2 * head_dim * kernel) ** -0.5)
         nn.init.zeros_(self.conv.get_parameter("bias"))
-        self.share = nn.Parameter(torch.zeros(())) if residual else None
 
     def forward(self, pairs: Tensor) -> Tensor:
         """Return W of Eq. 6, (B, Hk, M, N), from [key ; value] of N columns, (B, Hk, N, 2D)."""
@@ -102,20 +97,9 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
                 f"module: got a compressor with {output.shape[2]} slots, wanted "
                 f"{settings.convolved} (slots less sinks and heavy); make it with the same options")
     rows = normalise(output.to(dtype), settings.weights)
-    if settings.residual:
-        # top residual columns
-        top = best(accumulated.take_along_dim(rest, dim=-1), settings.convolved)
-        alpha = share_of(compressor)
-        rows = alpha * rows + (1 - alpha) * F.one_hot(top, rest.shape[-1]).to(dtype)
     target = rest.unsqueeze(2).expand_as(rows)
     mixed = rows.new_zeros((*rows.shape[:-1], columns)).scatter(-1, target, rows)
     return torch.cat([one_hot, mixed], dim=2)
-
-
-def share_of(compressor: nn.Module | None) -> Tensor | float:
-    """Return alpha, the share of the convolution against the residual; 1/2 if it is not trained."""
-    share = getattr(compressor, "share", None)
-    return 0.5 if share is None else share.sigmoid()
 
 
 def mix(weights: Tensor, columns: Tensor) -> Tensor:
@@ -133,28 +117,15 @@ class Memory(NamedTuple):
 
 def memories(q: Tensor, k: Tensor, v: Tensor, settings: Settings, scale: float | None,
              compressor: nn.Module | None) -> list[Memory]:
-    """Return the memory after each compression; each is made from the one before.
-
-    With a `horizon` of h, the memory after compression n is made again from the memory after n - h,
-    which is detached: the numbers are the same, and gradients flow through h compressions.
-    """
-    plan = compressions(q.shape[2], settings)
-    horizon = settings.horizon if torch.is_grad_enabled() else None
-    made = [Memory(k[:, :, :0], v[:, :, :0], k[:, :, :0, :0])]
-    accumulated: list[Tensor | None] = [None]
-    for n, step in enumerate(plan):
-        accumulated.append(
-            _accumulated_before(q, k, made[-1], accumulated[-1], step, settings, scale))
-        depth = 1 if horizon is None else min(horizon, n + 1)
-        memory = made[n + 1 - depth]
-        if horizon is not None:
-            memory = Memory(*(tensor.detach() for tensor in memory))
-        for earlier in range(n + 1 - depth, n + 1):
-            raw = slice(plan[earlier].first, plan[earlier].border)
-            memory = compress(memory, k[:, :, raw], v[:, :, raw], accumulated[earlier + 1],
-                              settings, compressor)
+    """Return the memory after each compression; each is made from the one before."""
+    made, memory = [], Memory(k[:, :, :0], v[:, :, :0], k[:, :, :0, :0])
+    accumulated: Tensor | None = None
+    for step in compressions(q.shape[2], settings):
+        accumulated = _accumulated_before(q, k, memory, accumulated, step, settings, scale)
+        raw = slice(step.first, step.border)
+        memory = compress(memory, k[:, :, raw], v[:, :, raw], accumulated, settings, compressor)
         made.append(memory)
-    return made[1:]
+    return made
 
 
 def compress(memory: Memory, k: Tensor, v: Tensor, accumulated: Tensor | None, settings: Settings,

@@ -1,9 +1,10 @@
 """When LoCoCo compresses and what each row reads: settings and index arithmetic.
 
 A segment begins with the columns [M slots ; tokens since the last compression]. If they are more
-than M + buffer, they are compressed to M slots before the segment begins. All count from 0.
+than M, they are compressed to M slots before the segment begins. All count from 0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from cca_lab.attention.intervals import table_of
 from cca_lab.mechanisms.indices import (
+    first_compression,
     has_passed,
     memory_columns,
     segment_end,
@@ -20,8 +22,7 @@ from cca_lab.mechanisms.indices import (
 )
 from cca_lab.settings import check_flags, check_integers
 
-CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
-           "borders": ("text", "calls")}
+CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "borders": ("text", "calls")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,26 +34,19 @@ class Settings:
         segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64,
             64, 1] for a prompt of 128 tokens and a decoder in which each token is a segment.
         weights: "softmax" or "relu" (Eq. 7), how a row of the convolution's output is normalised.
-        residual: mix into each convolved slot one of the columns with the most attention.
         sinks: slots that keep the first tokens (Table 6, with StreamingLLM).
         heavy: slots that keep the columns with the most attention (Table 6, with H2O).
         scores: attention accumulated in the "last" segment only, or the "sum" over all.
-        buffer: columns beyond M that are allowed before they are compressed.
-        horizon: compressions through which gradients flow, counted back from each row; None: all.
-        when, borders: for the cache only, see `LoCoCoCache`.
+        borders: for the cache only, see `LoCoCoCache`.
         kernel: width of the convolution that `new_module` makes.
     """
 
     slots: int = 64
-    segment: int | list[int] = 64
+    segment: int | list[int] | tuple[int, ...] = 64
     weights: str = "softmax"
-    residual: bool = False
     sinks: int = 0
     heavy: int = 0
     scores: str = "last"
-    buffer: int = 0
-    horizon: int | None = None
-    when: str = "eager"
     borders: str = "text"
     kernel: int = 21
 
@@ -64,12 +58,10 @@ class Settings:
                              "of them of which the last repeats")
         for size in sizes:
             check_integers(1, segment=size)
-        if len(sizes) == 1:
-            object.__setattr__(self, "segment", sizes[0])  # a cache takes one size, not a list
+        # a cache takes one size, not a list; and the caller's list may be changed later
+        object.__setattr__(self, "segment", sizes[0] if len(sizes) == 1 else tuple(sizes))
         check_integers(1, slots=self.slots, kernel=self.kernel)
-        if self.horizon is not None:
-            check_integers(1, horizon=self.horizon)
-        check_integers(0, sinks=self.sinks, heavy=self.heavy, buffer=self.buffer)
+        check_integers(0, sinks=self.sinks, heavy=self.heavy)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:
                 got = getattr(self, name)
@@ -90,7 +82,7 @@ class Settings:
     @property
     def scored(self) -> bool:
         """Whether the accumulated attention of columns is needed."""
-        return self.heavy > 0 or (self.residual and self.convolved > 0)
+        return self.heavy > 0
 
 
 class Compression(NamedTuple):
@@ -101,12 +93,12 @@ class Compression(NamedTuple):
     border: int
 
 
-def sizes_of(segment: int | list[int]) -> list[int]:
+def sizes_of(segment: int | Sequence[int]) -> list[int]:
     """Return the sizes of the segments as a list, of which the last repeats."""
     return list(segment) if isinstance(segment, list | tuple) else [segment]
 
 
-def segments(length: int, segment: int | list[int]) -> list[tuple[int, int]]:
+def segments(length: int, segment: int | Sequence[int]) -> list[tuple[int, int]]:
     """Cut tokens into segments [start, stop) of the given sizes, the last one repeated."""
     sizes = sizes_of(segment)
     cuts: list[tuple[int, int]] = []
@@ -118,12 +110,17 @@ def segments(length: int, segment: int | list[int]) -> list[tuple[int, int]]:
     return cuts
 
 
+def is_uncompressed(length: int, settings: Settings) -> bool:
+    """Return whether no segment of L tokens begins with more than M columns."""
+    return length <= first_compression(settings.slots, sizes_of(settings.segment))
+
+
 def compressions(length: int, settings: Settings) -> list[Compression]:
     """Return the compressions that affect some row; one after the last segment would not."""
     done: list[Compression] = []
     columns = first = last = 0
     for start, stop in segments(length, settings.segment):
-        full, columns = segment_step(columns, stop - start, settings.slots, settings.buffer)
+        full, columns = segment_step(columns, stop - start, settings.slots)
         if full:
             done.append(Compression(first, last, start))
             first = start

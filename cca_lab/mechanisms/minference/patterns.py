@@ -16,7 +16,7 @@ from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.dense import accumulation_dtype, expand_heads, masked_matrix
 from cca_lab.attention.fused import fused, needs_gradient, require_triton
 from cca_lab.mechanisms.base import OWN_BLOCK, WHOLE_PROMPT, Call, Keywords, Mechanism
-from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.columns import Columns, attend
 from cca_lab.mechanisms.streaming.streaming_llm import intervals
 from cca_lab.mechanisms.tokens import attend_loops, best, causal_mask
 from cca_lab.settings import check_integers
@@ -142,12 +142,11 @@ class BlockSparse(Mechanism):
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the mask of the chosen blocks."""
-        chosen = self.select(q, k) if call.selection is None else call.selection  # (B, H, M, M)
+        chosen = self._choose(q, k) if call.selection is None else call.selection  # (B, H, M, M)
         block_of = torch.arange(q.shape[2], device=q.device) // self.block  # of each token
         visible = chosen[:, :, block_of[:, None], block_of] & causal_mask(q.shape[2], q.device)
         return [Columns(q, k, v, visible)]
 
-    @torch.no_grad()
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         """Choose the blocks of keys that each block of rows reads (Algorithm 3, lines 1-4).
 
@@ -158,6 +157,10 @@ class BlockSparse(Mechanism):
             keys.
         """
         self.call(q, k, k, scale=scale)
+        return self._choose(q, k)
+
+    @torch.no_grad()
+    def _choose(self, q: Tensor, k: Tensor) -> Tensor:
         queries = block_means(q, self.block)  # (B, H, M, D)
         keys, count = expand_heads(block_means(k, self.block), q.shape[1]), queries.shape[2]
         m = torch.arange(count, device=q.device)
@@ -190,6 +193,7 @@ class BlockSparse(Mechanism):
 def block_means(x: Tensor, block: int) -> Tensor:
     """Return the mean of each block, the last one short, (B, h, ceil(L/block), D)."""
     length = x.shape[2]
+    block = min(block, length)  # memory goes with the text, whatever the option
     missing = -length % block
     sums = torch.nn.functional.pad(x.to(accumulation_dtype(x.dtype)), (0, 0, 0, missing))
     sums = sums.unflatten(2, (-1, block)).sum(3)
@@ -293,7 +297,7 @@ class VerticalSlash(Mechanism):
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the mask of the chosen columns and diagonals."""
-        columns, offsets = call.selection or self.select(q, k, scale=call.scale)
+        columns, offsets = call.selection or self._choose(q, k, call.scale)
         length, device = q.shape[2], q.device
         token = torch.arange(length, device=device)
         on_column = (columns[..., None] == token).any(-2)  # (B, H, L)
@@ -312,7 +316,7 @@ class VerticalSlash(Mechanism):
         call = self.call(q, k, v, **keywords)
         recorded = needs_gradient(q, k, v)
         if self.backend == "dense" or (self.backend == "auto" and (recorded or not fused(q))):
-            return super().attention(q, k, v, **keywords)
+            return attend(self.columns(q, k, v, call), call.scale, "dense")
         if recorded:
             raise ValueError("backend: got 'triton' for a gradient, wanted 'dense' or 'auto'; this "
                              "kernel has no backward")
@@ -320,13 +324,15 @@ class VerticalSlash(Mechanism):
         # triton exists for Linux only
         from cca_lab.attention.kernels.vertical_slash import triton_vertical_slash
 
-        columns, offsets = call.selection or self.select(q, k, scale=call.scale)
-        return triton_vertical_slash(q, k, v, columns, offsets, self.block, call.scale)
+        chosen = call.selection or self._choose(q, k, call.scale)
+        return triton_vertical_slash(q, k, v, *chosen, self.block, call.scale)
 
-    @torch.no_grad()
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Choice:
         """Choose columns and diagonals by the last rows (Algorithm 2, lines 1-3)."""
-        scale = self.call(q, k, k, scale=scale).scale
+        return self._choose(q, k, self.call(q, k, k, scale=scale).scale)
+
+    @torch.no_grad()
+    def _choose(self, q: Tensor, k: Tensor, scale: float) -> Choice:
         length, token = q.shape[2], torch.arange(q.shape[2], device=q.device)
         row = token[-self.last :, None]                                                   # (R, 1)
         # (B, H, R, L)

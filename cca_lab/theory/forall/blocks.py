@@ -205,27 +205,21 @@ def lococo_segments(L, B, n):
             "until all are cut": (start < L).iff(start < end)}
 
 
-@theorem("LoCoCo's compressions", *names("segment_step", "compresses", "held_columns"),
+@theorem("LoCoCo's compressions", *names("segment_step", "compresses", "first_compression",
+                                               "held_columns"),
          by_hand=PASSES)
-def lococo_compressions(B, M, b, n, size):
-    """the closed form of the columns is what the loop over segments makes; it compresses first
-    at segment floor((M + b)/B) + 1, then every floor(b/B) + 1.
+def lococo_compressions(B, M, n, size):
+    """the closed form of the columns, at most M, is what the loop over segments makes; it
+    compresses before every segment from floor(M/B) + 1 on.
     """
     positive(B, M, size)
-    assume(b >= 0, n >= 0)
-    period, first = b // B + 1, (M + b) // B + 1
-    columns = indices.held_columns(n - 1, B, M, b) + B if n >= 1 else 0
-    full, after = indices.segment_step(columns, size, M, b)
-    due = (n >= first) & ((n - first) % period == 0)
-    return {"columns": number(after) == indices.held_columns(n, B, M, b) + size,
-            "when": due.iff(bool(full))}
-
-
-@lococo_compressions.also
-def lococo_bound(B, M, b, n):
-    positive(B, M)
-    assume(b >= 0, n >= 0)
-    return {"at most M + b": number(indices.held_columns(n, B, M, b)) <= M + b}
+    assume(n >= 0)
+    columns = indices.held_columns(n - 1, B, M) + B if n >= 1 else 0
+    full, after = indices.segment_step(columns, size, M)
+    first = number(indices.first_compression(M, segments.sizes_of(B)))
+    held = number(indices.held_columns(n, B, M))
+    return {"columns": number(after) == held + size, "at most M": held <= M,
+            "when": (n * B >= first).iff(bool(full))}
 
 
 def passed(i, n, count, border):
@@ -281,15 +275,10 @@ def lococo_check(L, M, count, n, after, i):
 
 
 @theorem("LoCoCo's entries", *names("lococo_entries", "lococo_peak", "held_columns"))
-def lococo_entries(L, B, M, b):
-    """at most M + b between segments if eager; a lazy cache keeps as much or more, and never
-    more than the peak, which is at most M + b + B.
-    """
+def lococo_entries(L, B, M):
+    """at most M between segments, and less than the peak M + B within them."""
     positive(L, B, M)
-    assume(b >= 0)
-    options = {"slots": M, "segment": B, "buffer": b}
-    eager, lazy = (indices.lococo_entries(L, when=when, **options) for when in ("eager", "lazy"))
-    peak = number(indices.lococo_peak(**options))
-    return {"lazy keeps as much or more": eager <= lazy, "peak": lazy <= peak,
-            "bound": peak <= M + b + B,
-            "eager is M + b between segments": (L % B == 0).implies(eager <= M + b)}
+    entries = number(indices.lococo_entries(L, slots=M, segment=B))
+    peak = number(indices.lococo_peak(slots=M, segment=B))
+    return {"below the peak": entries < peak, "peak": peak == M + B,
+            "at most M between segments": (L % B == 0).implies(entries <= M)}

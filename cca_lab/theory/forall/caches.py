@@ -123,41 +123,29 @@ def dga_stretch(times, open, left, row, size, divided):
                  "compressions\". A chunk over a border is cut there by the loop in `step`, one "
                  "pass for each piece; that several passes are several chunks is in words, as is "
                  "the induction; tensors as for CCA")
-def lococo_cache(n, open, left, M, B, b, row):
+def lococo_cache(n, open, left, M, B, row):
     """after any chunks within a segment the cache holds the slots and the raw tokens since the
-    last compression, as many as the closed form says, eager and lazy; each row sees all slots
-    and its own past of them.
+    last compression, as many as the closed form says; each row sees all slots and its own past
+    of them.
     """
-    return lococo_piece(n, open, left, M, B, b, row, "eager")
-
-
-@lococo_cache.also
-def lococo_lazy(n, open, left, M, B, b, row):
-    return lococo_piece(n, open, left, M, B, b, row, "lazy")
-
-
-def lococo_piece(n, open, left, M, B, b, row, when: str):
-    """Return what holds after a piece of a chunk, in the segment after n full ones."""
     positive(left, M, B)
-    assume(n >= 0, b >= 0, 0 <= open, open < B)
+    assume(n >= 0, 0 <= open, open < B)
     # the columns after complete segments, as "LoCoCo's compressions" has them
     held = function("held")
     for k in (n - 1, n):
         columns = held(k) + B
-        assume((k >= 0).implies(held(k + 1) == where(columns > M + b, M, columns)))
-    assume(held(0) == 0, *(held(k) <= M + b for k in (n - 1, n)))
-    options: Any = {"slots": M, "segment": B, "buffer": b, "when": when}
+        assume((k >= 0).implies(held(k + 1) == where(columns > M, M, columns)))
+    assume(held(0) == 0, *(held(k) <= M for k in (n - 1, n)))
+    options: Any = {"slots": M, "segment": B}
     divided_by(n * B + open, B, n, open)
     with patch.object(indices, "held_columns", lambda count, *sizes: held(count)):
         stored = indices.lococo_entries(n * B + open, **options)
-        if open == 0 and indices.compresses(stored, M, b, when=when, closing=False):
-            stored = M
         taken, full = indices.fill(open, left, B)
         assume(0 <= row, row < taken)
         columns = stored + taken
         end, full = intervals.causal_end(row, taken, columns), bool(full)
         after, reached = columns, n * B + open + taken
-        if full and indices.compresses(columns, M, b, when=when, closing=True):
+        if full and indices.compresses(columns, M):
             after = M
         divided_by(reached, B, *((n + 1, 0) if full else (n, open + taken)))
         wanted = indices.lococo_entries(reached, **options)

@@ -22,7 +22,7 @@ OF_KEPT_HEADS: dict[str, list[Any]] = {
     "others": [{"name": name, **MECHANISMS[name]().options()} for name in OTHERS]}
 # No effect on what a row reads of a whole text: how it is computed, gradients, caches, a module
 # that is there already.
-WITHOUT_EFFECT = {"backend", "horizon", "when", "borders", "kernel"}
+WITHOUT_EFFECT = {"backend", "borders", "kernel"}
 MOST_SEED = 20
 SUITED = 512  # tokens of a text that the defaults suit
 STEP = 0.01  # of a share

@@ -22,7 +22,7 @@ def forward_and_gradients(mechanism, dtype):
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("mechanism", [Full(backend="triton"), DGA(group=4, backend="triton"),
                                        CCA(group=4, window=8, backend="triton")],
                          ids=lambda mechanism: mechanism.name)

@@ -61,16 +61,6 @@ def blocked(q, table, load, tile, scale):
 def printed_formula():
     return {"group": 5, "window": 1, "row": 9, "token": 5}
 '''}),
-    Right("noisy within the tolerance", {"a5.5": '''
-def blocked(q, table, load, tile, scale):
-    out = []
-    for query, spans in zip(q, table.tolist()):
-        parts = [load(at, min(at + tile, stop)) for start, stop in spans
-                 for at in range(start, stop, tile)]
-        keys, values = (torch.cat(part) for part in zip(*parts))
-        out.append((scale * keys @ query).softmax(0) @ values)
-    return torch.stack(out) * (1 + 1e-11)
-'''}),
 ]
 
 WRONG = [
@@ -93,12 +83,6 @@ WRONG = [
           {WINDOW: 2}, "how many cores does the *last* row read"),
     Wrong("plain causal attention", "a5.2", "((row + 1 - sinks - window) // group)", "(0 * row)",
           {FUTURE: 2, ONCE: 2, WINDOW: 2}, "its own token is column C"),
-    Wrong("a core one row late", "a5.2", "((row + 1 - sinks - window) // group).clamp(min=0)\n    "
-                                         "raw = int(cores[-1])",
-          "((row - sinks - window) // group).clamp(min=0)\n"
-          "    raw = max(0, (length - sinks - window) // group)", {WINDOW: 2}, "too late"),
-    Wrong("sinks that do not exist yet", "a5.2", "torch.minimum(row + 1, zero + sinks)",
-          "torch.minimum(zero + length, zero + sinks)", {FUTURE: 2}, "comes later"),
     Wrong("sinks twice in the first rows", "a5.2",
           "start = torch.minimum(sinks + group * cores, row + 1)",
           "start = torch.where(row < sinks, 0 * row, sinks + group * "

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import DynamicCache
 
-from cca_lab.attention import pool_groups
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.caches import CacheSizes, CCACache
 from cca_lab.mechanisms.cca import cache as cca
@@ -333,7 +332,3 @@ def test_a_copied_prompt_serves_several_continuations():
         ids = torch.cat([prompt, text(6, seed=seed)], dim=1)
         got = logits(model, ids[:, 22:], past_key_values=copy.deepcopy(cache))
         assert_equal(got, logits(model, ids)[:, 22:])
-
-
-def test_the_state_pools_with_the_primitive():
-    assert cca.pool_groups is pool_groups

@@ -20,9 +20,8 @@ from tests.mechanisms.caching.checks import (
 )
 from tests.models.tiny import FAMILIES, logits, text, tiny
 
-OPTIONS = [{}, {"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
-           {"residual": True, "buffer": 3}, {"when": "lazy"},
-           {"when": "lazy", "heavy": 4, "buffer": 2}]
+OPTIONS = [{"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
+           {"heavy": 4}]
 every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
@@ -51,8 +50,7 @@ def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoSt
     q = torch.randn(2, 4, sum(sizes), 4, dtype=torch.float64)
     k, v = torch.randn(2, 2, 2, sum(sizes), 4, dtype=torch.float64)
     mixed = options["slots"] - options.get("heavy", 0) - options.get("sinks", 0)
-    module = Compressor(4, mixed, kernel=3, residual=options.get("residual",
-                                                                 False)).double() if mixed else None
+    module = Compressor(4, mixed, kernel=3).double() if mixed else None
     wanted = LoCoCo(segment=segment, **options).loops(q, k, v, scale=0.7, module=module)
     whole = options["segment"] if "segment" in options else segment if isinstance(
         segment, int) else segment[0]
@@ -73,16 +71,13 @@ def test_borders_of_the_text_agree_for_any_chunks(data):
     """Prefill and decode in any chunks: the forward over the whole text."""
     heavy, sinks = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1))
     options = dict(slots=heavy + sinks + data.draw(st.integers(1, 3)), heavy=heavy, sinks=sinks,
-                   buffer=data.draw(st.integers(0, 4)), residual=data.draw(st.booleans()),
-                   scores=data.draw(st.sampled_from(["last", "sum"])),
-                   when=data.draw(st.sampled_from(["eager", "lazy"])))
+                   scores=data.draw(st.sampled_from(["last", "sum"])))
     check_state(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)),
                 data.draw(st.integers(1, 6)), **options)
 
 
-@pytest.mark.parametrize("options", [{"slots": 3}, {"slots": 4, "heavy": 2, "scores": "sum",
-                                                    "when": "lazy"},
-                                     {"slots": 3, "residual": True, "buffer": 2}], ids=str)
+@pytest.mark.parametrize("options", [{"slots": 3}, {"slots": 4, "heavy": 2, "scores": "sum"}],
+                         ids=str)
 def test_borders_of_the_calls_agree_with_the_same_borders_only(options):
     """A prompt of 11 in segments of 4, then single tokens: 4, 4, 3, 1, 1, ..."""
     check_state([11, 1, 1, 1, 1, 1], [4, 4, 3, 1], borders="calls", **options)
@@ -96,7 +91,9 @@ class CompressesBeforeReading(LoCoCoState):
 
     def _read(self, query, key, value, scale):
         output = super()._read(query, key, value, scale)
-        self._compress_if_due(closing=False)
+        opened = self.open
+        self._close()
+        self.open = opened
         return output
 
 
@@ -188,16 +185,15 @@ def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
 
 
 def test_bytes_rise_and_fall_and_do_not_grow():
-    """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak)."""
+    """M after a compression, M + B - 1 before the next."""
     sizes = CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
 
     def taken(length: int, **options) -> int:
         return LoCoCoCache.bytes_of(LoCoCo(slots=64, segment=32, **options), length, sizes)
 
-    for when, most in (("eager", 64 + 31), ("lazy", 64 + 32)):
-        counts = {taken(length, when=when) / entry for length in range(200, 3000)}
-        assert (min(counts), max(counts)) == (64 + (when == "lazy"), most)
+    counts = {taken(length) / entry for length in range(200, 3000)}
+    assert (min(counts), max(counts)) == (64, 64 + 31)
     assert taken(500, heavy=1) == taken(500) * (32 + 4) / 32
 
 

@@ -22,8 +22,7 @@ MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}),
         ("cca", {"group": 4, "window": 10, "sinks": 9}),
         ("h2o", {"heavy": 0.2, "recent": 0.1}),
         ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
-        ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"}),
-        ("lococo", {"slots": 6, "segment": 8, "when": "lazy", "buffer": 3})]
+        ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"})]
 
 
 def after_reading(mechanism, length):
