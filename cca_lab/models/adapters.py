@@ -111,8 +111,6 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
         if wanted.get(name) != got.get(name):
             raise ValueError(f"{name} is {got.get(name, 'missing')}, and the model wants "
                              f"{wanted.get(name, 'none')}; it was trained on another base model")
-        if not weights[name].is_floating_point() or not weights[name].isfinite().all():
-            raise ValueError(f"{name} holds numbers that are not finite, or no floating point")
     set_peft_model_state_dict(model, weights, adapter_name=NAME)
 
 

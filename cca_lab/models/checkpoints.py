@@ -1,22 +1,20 @@
 """Save and load a model together with its choice of attention, which transformers drops.
 
-While a model is loaded, every file is checked and that the files fit each other: transformers only
-logs a weight that is missing, unexpected or of another shape, and initialises it at random.
+transformers only logs a weight that is missing, unexpected or of another shape, and initialises it
+at random; here it is an error, as is a weight that is not finite.
 """
 
 import glob
 import json
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -32,11 +30,10 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from cca_lab.files import LONGEST_NAME, shipped_model
+from cca_lab.files import shipped_model
 from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models.adapters import (
     CONFIG_FILE,
-    WEIGHTS_FILE,
     adapter_of,
     described,
     load_adapter,
@@ -45,16 +42,13 @@ from cca_lab.models.adapters import (
 )
 from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
-from cca_lab.models.plugin import check_family, modules_of, shapes, swap_attention, written_choice
+from cca_lab.models.plugin import check_family, modules_of, swap_attention, written_choice
 from cca_lab.stored import read_json
 
 ATTENTION_FILE = "cca_lab_attention.json"  # beside an adapter, which has no config.json
 FULL = {"name": "full"}  # the choice of a model that has none
 MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
-MOST_LAYERS = 1000
 MOST_SAID = 300  # characters of a library's own message
-TRIED = 16  # tokens that a model reads as a trial when it is loaded
-WEIGHTS = ("*.safetensors", "*.bin")
 # as older and as present versions write it
 GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__)
 PROBLEMS = {"missing_keys": "lack", "unexpected_keys": "hold, which the config does not ask for,",
@@ -79,17 +73,13 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         tokenizer: saved beside a whole model if given.
 
     Raises:
-        ValueError: if the folder is there and no checkpoint, or cannot be made, or if the model or
-            tokenizer is not one of transformers'.
+        ValueError: if the folder is there and no checkpoint, or cannot be made, or if a weight is
+            not finite.
     """
     check_model(model)
-    check_path("folder", folder)
     if not is_finite(model.state_dict().values()):
         raise ValueError("model: it holds weights that are not finite numbers, and is not saved; "
                          "train it again with a lower learning rate")
-    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ValueError(
-            f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers, or None")
     folder, adapted = Path(folder).expanduser().absolute(), adapter_of(model) is not None
     check_replaceable(folder, adapter=adapted)
     try:
@@ -188,12 +178,9 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
             if the options do not fit the attention or its saved modules.
     """
     if options and attention is None:
-        raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, "
-                         "as in load_pretrained(folder, 'cca', group=16, window=256)")
+        raise ValueError(f"{next(iter(options))}: got no attention that has this option; name the "
+                         "mechanism too, as in load_pretrained(folder, 'cca', group=16)")
     base, folder = parts_of(path_or_name, adapter)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(
-            f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
     try:
         source = source_of(base)
         model = load_model(source, dtype)
@@ -208,7 +195,6 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     if folder is not None:
         with reading(str(folder), "the adapter", "adapter"):
             load_adapter(model, folder)
-            _check_computes(model)
         if (folder / ATTENTION_FILE).exists():  # one that was made elsewhere has none
             written = read_json(folder / ATTENTION_FILE, "adapter")
             home, choice = str(folder), saved_choice(written, str(folder), ATTENTION_FILE)
@@ -220,7 +206,11 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     swap_attention(model.eval(), attention, **options)
     if attention == saved:
         _load_modules(model, home)
-    return model, load_tokenizer(source, model)
+    for name, tensor in model.state_dict().items():
+        if not is_finite([tensor]):
+            raise ValueError(f"path_or_name: {name} of {path_or_name} holds numbers that are not "
+                             "finite; get or train the model again")
+    return model, load_tokenizer(source)
 
 
 def _load_modules(model: PreTrainedModel, source: str) -> None:
@@ -235,30 +225,7 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
             f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; save "
             "with cca_lab.models.save_pretrained, not with the model's own") from error
     with reading(source, MODULES_FILE):
-        weights = load_file(file)  # type: ignore[arg-type]  # None is for other options
-    wanted, got = shapes(modules), {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if wanted != got:
-        name = next(name for name in sorted(wanted | got) if wanted.get(name) != got.get(name))
-        raise ValueError(
-            f"options: got some that ask for {name} of shape {wanted.get(name)}, saved was "
-            f"{got.get(name)}; load it as saved, and call swap_attention for a new module")
-    check_finite(weights, source)
-    modules.load_state_dict(weights)
-
-
-def check_path(name: str, path: str | Path) -> None:
-    """Raise ValueError unless the argument is a path or a name that a file system can hold."""
-    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
-        raise ValueError(f"{name}: got {path!r}, wanted a path or a name")
-    try:
-        Path(path).expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"{name}: {path} is in nobody's home folder; write the path out"
-                         ) from error
-    longest = max(len(os.fsencode(part)) for part in Path(path).absolute().parts)
-    if longest > LONGEST_NAME:
-        raise ValueError(f"{name}: got a name of {longest} bytes, wanted at most {LONGEST_NAME}; "
-                         "choose a shorter one")
+        modules.load_state_dict(load_file(file))  # type: ignore[arg-type]  # it has been found
 
 
 def parts_of(path_or_name: str | Path,
@@ -268,7 +235,6 @@ def parts_of(path_or_name: str | Path,
     Raises:
         ValueError: for a folder without an adapter, or an adapter that names no model.
     """
-    check_path("path_or_name", path_or_name)
     path = shipped_model(Path(path_or_name).expanduser())
     adapted = (path / CONFIG_FILE).is_file()
     if adapter is None:
@@ -280,12 +246,7 @@ def parts_of(path_or_name: str | Path,
     if adapted:
         raise ValueError(f"path_or_name: {path} is an adapter, and one more is given; give the "
                          "model of both")
-    check_path("adapter", adapter)
     folder = shipped_model(Path(adapter).expanduser())
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
-        if not (folder / name).is_file():
-            raise ValueError(f"adapter: {folder} holds no adapter (no {name}); pass the folder "
-                             "that save_pretrained wrote of a model with an adapter")
     described(folder)
     return path_or_name, folder
 
@@ -293,14 +254,11 @@ def parts_of(path_or_name: str | Path,
 def source_of(path_or_name: str | Path) -> str:
     """Return an existing folder's path, or a name on the hub."""
     path = shipped_model(Path(path_or_name).expanduser())
-    if path.is_dir():
+    if os.path.lexists(path):
         if not (path / "config.json").is_file():
             raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the "
                              "folder that save_pretrained wrote")
         return str(path)
-    if os.path.lexists(path):
-        raise ValueError(f"path_or_name: {path} is no folder, wanted the one that save_pretrained "
-                         "wrote")
     name = str(path_or_name)
     if isinstance(path_or_name,
                   Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
@@ -317,12 +275,14 @@ def quiet() -> None:
 
 @contextmanager
 def reading(source: str, what: str, name: str = "path_or_name") -> Iterator[None]:
-    """Turn any error within the context into a one-line ValueError that names the file."""
+    """Turn any error within the context into a one-line ValueError that names the source."""
     try:
         yield
     except Exception as error:  # on a broken file a library may raise anything
-        raise ValueError(f"{name}: {what} of {source} cannot be used: {said(error)}; get it, or "
-                         "save it, again") from error
+        absent = ("" if Path(source).exists() else "; there is no such folder, so it was looked "
+                  "for on the hub: check the spelling, and without a network use a folder")
+        raise ValueError(f"{name}: {what} of {source} cannot be used: {said(error)}{absent}"
+                         ) from error
 
 
 def said(error: Exception) -> str:
@@ -335,90 +295,29 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
     """Load a causal language model of a family that the mechanisms know, from a folder or the hub.
 
     Raises:
-        ValueError: if the config is broken or of another family, or if any weight is missing,
-            unexpected, no floating-point number, not finite or of another shape than the config's,
-            or if the model computes numbers that are not finite.
+        ValueError: if it is broken or of another family, or if any weight is missing, unexpected
+            or of another shape than the config's.
     """
-    try:
-        config = config_of(source)
-        with reading(source, "the weights"):
-            _check_dtypes(source)
-            both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
-                source, config=config, dtype=dtype, output_loading_info=True,
-                ignore_mismatched_sizes=True, trust_remote_code=False)
-    except ValueError as error:
-        if isinstance(error.__cause__, OSError) and not Path(source).is_dir():
-            raise ValueError(f"path_or_name: could not load {source!r}: no folder of that name, "
-                             "and the hub gave no such model; check the spelling, and without a "
-                             "network use a folder") from error
-        raise
-    model, problems = both
+    config = config_of(source)
+    with reading(source, "the model"):
+        both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
+            source, config=config, dtype=dtype, output_loading_info=True,
+            ignore_mismatched_sizes=True, trust_remote_code=False)
+        model, problems = both
+        check_family(model)
     for kind, words in PROBLEMS.items():
         if keys := problems[kind]:
             names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in keys)
             others = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
                              "config.json and weights belong to different models, or were changed")
-    check_finite(model.state_dict(), source)
-    with reading(source, "the model"):
-        _check_computes(model)
     return model
 
 
-def _check_dtypes(source: str) -> None:
-    """Raise ValueError for weights that transformers would round or cut to floating point."""
-    for path in Path(source).glob("*.safetensors"):  # none for the hub
-        with safe_open(path, "pt") as file:
-            for name in file.keys():  # it is no dict, and has no other way
-                stored = file.get_slice(name)
-                if name.endswith((".weight", ".bias")) and len(stored.get_shape()) <= 2 \
-                        and stored.get_dtype()[0] not in "FB":  # such as F32 and BF16
-                    raise ValueError(f"{name} is of type {stored.get_dtype()}, wanted floating "
-                                     "point")
-
-
-@torch.no_grad()
-def _check_computes(model: PreTrainedModel) -> None:
-    """Raise ValueError unless the logits of a few tokens of the vocabulary are finite."""
-    rows, context = model.config.vocab_size, getattr(model.config, "max_position_embeddings", TRIED)
-    ids = torch.linspace(0, rows - 1, min(TRIED, context)).long()[None]  # (1, TRIED)
-    if not torch.isfinite(model.eval()(input_ids=ids, use_cache=False).logits).all():
-        raise ValueError("it computes numbers that are not finite; its weights are too large, or "
-                         "its config is wrong")
-
-
 def config_of(source: str) -> PreTrainedConfig:
-    """Return the config, after checking that it describes a model which the weights can fill."""
+    """Return the config of a model in a folder or on the hub."""
     with reading(source, "config.json"):
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        layers = config.get_text_config().num_hidden_layers
-        if not 1 <= layers <= MOST_LAYERS:
-            raise ValueError(f"{layers} layers, wanted 1 to {MOST_LAYERS}")
-        for name, value in config.to_dict().items():
-            # a norm divides by it
-            least = 0.0 if name.endswith(("eps", "epsilon")) else -math.inf
-            if isinstance(value, float) and not least < value < math.inf:
-                raise ValueError(f"{name} is {value}")
-        if getattr(config, "quantization_config", None) is not None:
-            raise ValueError("its weights are quantised; wanted weights in floating point")
-        with torch.device("meta"):  # without memory
-            skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-        check_family(skeleton)
-        wanted = sum(parameter.numel() for parameter in skeleton.parameters())
-        stored = sum(path.stat().st_size for pattern in WEIGHTS
-                     for path in Path(source).glob(pattern) if path.is_file())  # 0 for the hub
-        if stored and wanted > stored:
-            raise ValueError(f"it asks for {wanted:.3g} weights, and the files beside it have "
-                             f"{stored:.3g} bytes")
-    return config
-
-
-def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
-    """Raise ValueError naming a weight that holds a number which is not finite."""
-    for name, tensor in weights.items():
-        if not is_finite([tensor]):
-            raise ValueError(f"path_or_name: {name} of {source} holds numbers that are not finite; "
-                             "get or train the model again")
+        return AutoConfig.from_pretrained(source, trust_remote_code=False)
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
@@ -436,8 +335,8 @@ def saved_choice(saved: Any, source: str,
         return saved["name"], written_choice(saved["name"], options)
 
 
-def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer saved beside a model, and check that it fits; None if there is none."""
+def load_tokenizer(source: str) -> PreTrainedTokenizerBase | None:
+    """Load the tokenizer saved beside a model; None if there is none."""
     settings = Path(source) / "tokenizer_config.json"
     if Path(source).is_dir() and not settings.is_file():
         return None
@@ -448,9 +347,6 @@ def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBa
             "tokenizer_class") in GENERIC
         loaded = (PreTrainedTokenizerFast if generic else AutoTokenizer).from_pretrained(source)
         _split_as_written(loaded, source)
-        tokens, rows = 1 + max(loaded.get_vocab().values(), default=-1), model.config.vocab_size
-        if tokens > rows:
-            raise ValueError(f"it has {tokens} tokens, the model has embeddings for {rows}")
     return loaded
 
 

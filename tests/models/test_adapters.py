@@ -373,12 +373,7 @@ BROKEN = {
     "a weight too many": (lambda: reweighted(
         lambda stored, name: stored.update(more=stored[name] + 1)), "more is .* wants none"),
     "not finite": (lambda: reweighted(lambda stored, name: stored[name].fill_(torch.nan)),
-                   "lora_A.weight holds numbers that are not finite"),
-    "not floating": (lambda: reweighted(lambda stored, name: stored.update(
-        {name: stored[name].long()})), "lora_A.weight holds .* no floating point"),
-    "too large": (lambda: reweighted(lambda stored, name: [each.fill_(1e30)
-                                                           for each in stored.values()]),
-                  "computes numbers that are not finite"),
+                   "lora_A.* of adapter holds numbers that are not finite"),
     "another mechanism": (lambda: Path("adapter", ATTENTION_FILE).write_text('{"name": "x"}'),
                           f"{ATTENTION_FILE} of adapter cannot be used"),
     "attention no JSON": (lambda: Path("adapter", ATTENTION_FILE).write_text("{"),
@@ -411,13 +406,10 @@ def test_a_base_that_is_not_here_is_to_be_given():
     rewritten(base_model_name_or_path=None)
     with pytest.raises(ValueError, match="names no model that it belongs to"):
         load_pretrained("adapter")
-    with pytest.raises(ValueError, match="^adapter: elsewhere holds no adapter"):
+    with pytest.raises(ValueError, match="elsewhere/adapter_config.json"):
         load_pretrained("elsewhere", adapter="elsewhere")
     with pytest.raises(ValueError, match="^path_or_name: adapter is an adapter, and one more"):
         load_pretrained("adapter", adapter="adapter")
-    for wrong in (3, "a\0b", " "):
-        with pytest.raises(ValueError, match="^adapter: got"):
-            load_pretrained("elsewhere", adapter=wrong)
 
 
 # ---- commands
