@@ -17,10 +17,10 @@ from pathlib import Path
 
 import coverage
 
-from tests.pages import COMMANDS, PYTHON, ROOT
+from tests.test_readme import BLOCK, COMMANDS, PAGES, ROOT
 
 MINUTES = 20  # of one notebook or command
-QUICK = ("doctor", "checksums", "verify", "prove", "readme", "course check", "native", "kernels")
+QUICK = ("doctor", "checksums", "verify", "prove", "course check", "native")
 CONFIG = """[run]
 parallel = true
 patch = subprocess
@@ -29,18 +29,22 @@ data_file = {folder}/data
 """
 
 
-def programs() -> Iterator[list[str]]:
-    """Yield what a reader runs, as the words behind `python`."""
+def programs(folder: Path) -> Iterator[list[str]]:
+    """Yield what a reader runs, as the words behind `python`; notebooks that ran go to a folder."""
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        yield ["-m", "cca_lab", "notebooks", "--only", notebook.stem[:2]]
+        yield ["-m", "nbconvert", "--execute", "--to", "notebook", "--output-dir", str(folder),
+               str(notebook)]
     for source in sorted((ROOT / "lab" / "source").glob("*/*.ipynb")):
         yield ["-m", "cca_lab", "course", "check", str(source)]
     for command in COMMANDS:
         words = shlex.split(command)[1:]
         quick = " ".join(words).startswith(QUICK)
         yield ["-m", "cca_lab", *(words if quick else [*words, "--help"])]
-    for block in PYTHON:
-        yield ["-c", block]
+    for page in PAGES.values():
+        for language, block in BLOCK.findall(page):
+            if language == "python":
+                (folder / "block.py").write_text(block, encoding="utf-8")
+                yield [str(folder / "block.py")]
 
 
 def never_executed(data: coverage.Coverage) -> dict[str, list[tuple[str, int]]]:
@@ -65,13 +69,13 @@ def _decorated(node: ast.FunctionDef) -> bool:
 
 
 def main() -> None:
-    """Run everything in a copy of the clone, and print what was not executed."""
+    """Run everything, and print what was not executed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = folder / "coveragerc"
         config.write_text(CONFIG.format(root=ROOT, folder=folder), encoding="utf-8")
-        environment = os.environ | {"COVERAGE_RCFILE": str(config), "CCA_LAB_NATIVE": "0"}
-        for words in programs():
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        for words in programs(folder):
             command = [sys.executable, "-m", "coverage", "run", f"--rcfile={config}", *words]
             try:
                 done = subprocess.run(command, cwd=ROOT, env=environment, check=False,
