@@ -4,6 +4,8 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from threading import Thread
+from time import process_time
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -11,7 +13,8 @@ MOST_PATHS, MOST_FORKS = 256, 32  # ways through a function, and open branches o
 ENDLESS = ("too many ways through the function, as in a loop of symbolic length; prove one pass of "
            "its loop instead")
 SHARES = (0.5, 0.125, 0.125, 0.125, 0.125)  # of a query's time, for one random seed each
-SECONDS = 2.0  # for one branch; one not excluded in that time is taken, which costs no truth
+WAIT = 0.05  # seconds between two looks at the clock
+SECONDS = 2.0  # of CPU time, for one branch; one not excluded in that time is taken, which costs no truth
 
 
 @cache
@@ -33,11 +36,34 @@ def implied(hypotheses: Sequence[Any], goal: Any, seconds: float) -> bool:
     z3 = solver()
     for seed, share in enumerate(SHARES):
         query = z3.Solver()
-        query.set("timeout", int(1000 * seconds * share), "random_seed", seed)
+        query.set("random_seed", seed)
         query.add(*hypotheses, z3.Not(goal))
-        if (answer := query.check()) != z3.unknown:
+        if (answer := answered(query, seconds * share)) != z3.unknown:
             return bool(answer == z3.unsat)
     return False
+
+
+def answered(query: Any, seconds: float) -> Any:
+    """Return a solver's answer, `unknown` after some seconds of this process' CPU time.
+
+    The solver's own limit counts wall time, which on a busy machine is no measure of its work; and
+    its own handler of Ctrl-C only ends the query. So it works in a thread, and this one waits.
+    """
+    answers: list[Any] = []
+    query.set("ctrl_c", False)
+    start = process_time()
+    worker = Thread(target=lambda: answers.append(query.check()), daemon=True)
+    worker.start()
+    try:
+        while worker.is_alive():
+            worker.join(WAIT)
+            if process_time() - start > seconds:
+                query.interrupt()
+    except KeyboardInterrupt:
+        query.interrupt()
+        worker.join()
+        raise
+    return answers[0]
 
 
 class Truth:
