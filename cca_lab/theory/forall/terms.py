@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from threading import Thread
+from threading import Event, Thread
 from time import process_time
 from typing import Any, TypeVar
 
@@ -50,19 +50,26 @@ def answered(query: Any, seconds: float) -> Any:
     its own handler of Ctrl-C only ends the query. So it works in a thread, and this one waits.
     """
     answers: list[Any] = []
+    ended = Event()  # a join that Ctrl-C interrupts would take the thread for finished
+
+    def work() -> None:
+        try:
+            answers.append(query.check())
+        finally:
+            ended.set()
+
     query.set("ctrl_c", False)
-    start = process_time()
-    worker = Thread(target=lambda: answers.append(query.check()), daemon=True)
-    worker.start()
-    try:
-        while worker.is_alive():
-            worker.join(WAIT)
-            if process_time() - start > seconds:
-                query.interrupt()
-    except KeyboardInterrupt:
-        query.interrupt()
-        worker.join()
-        raise
+    start, stopped = process_time(), False
+    Thread(target=work, daemon=True).start()
+    while not ended.is_set():
+        try:
+            ended.wait(WAIT)
+        except KeyboardInterrupt:
+            stopped = True
+        if stopped or process_time() - start > seconds:
+            query.interrupt()
+    if stopped:
+        raise KeyboardInterrupt
     return answers[0]
 
 
