@@ -149,7 +149,8 @@ def problems(claim: Claim) -> Iterable[str]:
     if holds and (claim.repair or claim.slip):
         yield "it holds, so there is no repair, and no slip"
     if not holds and not (claim.repair and claim.corrected is not None):
-        yield f"the verdict is '{claim.verdict}', so repair and corrected must say what holds instead"
+        yield (f"the verdict is '{claim.verdict}', so repair and corrected must say what holds "
+               "instead")
     if sum(map(bool, (claim.hypothesis, claim.models, claim.sides))) > 1:
         yield "hypothesis, models and sides are three verdicts; give one of them"
     if claim.hypothesis and not claim.hypothesis.assumed:

@@ -50,7 +50,8 @@ def errata_page(records: Sequence[Mapping[str, Any]]) -> str:
     holds = [[_place(record), plain(record["reading"])] for record in records
              if record["verdict"] == Verdict.HOLDS]
     return "\n".join([*sections,
-                      "## Slips\n", table(["place", "as we read it", "seen", "holds instead"], slips),
+                      "## Slips\n",
+                      table(["place", "as we read it", "seen", "holds instead"], slips),
                       table(["place", "printed, and what should stand there"], words),
                       "## Printed numbers that do not agree\n",
                       table(["place", "numbers (relation)", "holds instead"], wrong),

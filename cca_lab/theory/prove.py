@@ -12,8 +12,8 @@ from cca_lab.theory.pages import plain, table
 
 HEAD = """# Proved for all integers
 
-Written by `cca-lab prove --write`; do not edit. Each line is a statement on indices to which a solver (z3)
-finds no exception among *all* integers: lengths, group sizes, windows, rows and tokens. They are
+Written by `cca-lab prove --write`; do not edit. Each line is a statement on indices to which a
+solver (z3) finds no exception among *all* integers: lengths, group sizes, windows, rows and tokens. They are
 the integers of mathematics; the lab's own settings end at 2^62, so that their sums are int64, and
 that no number of the programs overflows is not proved. The statements are not about copies: the
 functions in the third column run on symbols in the place of numbers, so a change of the code breaks
@@ -69,4 +69,5 @@ def page(rows: Sequence[Row], cpu: str) -> str:
         lines.append([plain(row.name), said, short, str(row.finding.numbers["obligations"]),
                       f"{row.seconds:.2f}", plain(row.by_hand) or "-"])
     total = sum(row.seconds for row in rows)
-    return f"{HEAD}\n{len(rows)} statements in {total:.0f} s on one core of an {cpu}.\n\n" + table(header, lines)
+    return (f"{HEAD}\n{len(rows)} statements in {total:.0f} s on one core of an {cpu}.\n\n"
+            + table(header, lines))

@@ -14,7 +14,8 @@ ENDLESS = ("too many ways through the function, as in a loop of symbolic length;
            "its loop instead")
 SHARES = (0.5, 0.125, 0.125, 0.125, 0.125)  # of a query's time, for one random seed each
 WAIT = 0.05  # seconds between two looks at the clock
-SECONDS = 2.0  # of CPU time, for one branch; one not excluded in that time is taken, which costs no truth
+# CPU seconds for one branch; one not excluded in that time is taken, which costs no truth
+SECONDS = 2.0
 
 
 @cache
