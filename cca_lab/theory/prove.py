@@ -13,12 +13,13 @@ from cca_lab.theory.pages import plain, table
 HEAD = """# Proved for all integers
 
 Written by `cca-lab prove --write`; do not edit. Each line is a statement on indices to which a
-solver (z3) finds no exception among *all* integers: lengths, group sizes, windows, rows and tokens.
-They are the integers of mathematics; the lab's own settings end at 2^62, so that their sums are int64,
-and that no number of the programs overflows is not proved. The statements are not about copies: the
-functions in the third column run on symbols in the place of numbers, so a change of the code breaks
-the proof. What stands in a proof by hand, since it is not arithmetic, is said in the last column.
-The last two lines are rules as two of the papers print them, with the case that the solver finds.
+solver (z3) finds no exception among *all* integers: lengths, group sizes, windows, rows and
+tokens. They are the integers of mathematics; the lab's own settings end at 2^62, so that their
+sums are int64, and that no number of the programs overflows is not proved. The statements are not
+about copies: the functions in the third column run on symbols in the place of numbers, so a
+change of the code breaks the proof. What stands in a proof by hand, since it is not arithmetic,
+is said in the last column. The last two lines are rules as two of the papers print them, with the
+case that the solver finds.
 [What one must trust](trust.md) says what stands behind the solver.
 """
 
