@@ -75,7 +75,7 @@ def _same(printed: Sequence[str]) -> bool:
     return max(lows) < min(highs)
 
 
-def _leads(ours: Sequence[str], theirs: Sequence[str]) -> list[Fraction]:
+def _leads(ours: list[str], theirs: list[str]) -> list[Fraction]:
     """Return our numbers minus theirs, side by side."""
     ours = ours * len(theirs) if len(ours) == 1 else ours
     theirs = theirs * len(ours) if len(theirs) == 1 else theirs

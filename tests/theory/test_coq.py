@@ -104,14 +104,14 @@ def test_the_readme_shows_the_statements_that_are_proved():
         assert f"`{short}`" in readme or f"Theorem {short} " in readme
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_proofs_compile_and_assume_nothing(coq, tmp_path):
     run = make(PROOFS, tmp_path / "build")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "none assumes an axiom" in run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("proof", [path.name for path in SOURCES])
 def test_a_proof_that_is_left_open_is_noticed(proof, coq, tmp_path):
     for path in (*SOURCES, PROOFS / "Makefile", PROOFS / "assumptions.txt"):
@@ -123,7 +123,7 @@ def test_a_proof_that_is_left_open_is_noticed(proof, coq, tmp_path):
     assert run.returncode != 0 and "> Axioms:" in run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_statement_does_not_compile(mutant, coq, tmp_path):
     name, old, times, new = MUTANTS[mutant]

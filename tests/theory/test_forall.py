@@ -60,6 +60,7 @@ def test_a_theorem_is_proved(name):
     assert outcome.holds and outcome.numbers["proved"] >= 1, outcome.evidence
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", THEOREMS)
 def test_what_a_theorem_assumes_is_possible(name):
     """A contradiction would prove anything, so some numbers must satisfy what is assumed."""

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from time import monotonic
+from time import process_time
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.forall.terms import Truth, checked, implied, integers, solver, truth, ways
+from cca_lab.theory.forall.terms import Truth, answered, implied, integers, solver, truth, ways
 
 LARGEST_SUM = 2**20  # where the search for a counterexample ends
 Goals = Truth | Mapping[str, Truth]
@@ -80,7 +80,7 @@ def theorem(name: str, *runs: str, by_hand: str = "") -> Callable[[Callable[...,
 
 
 def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
-    """Prove one or more obligations for all integers, with some seconds for each query.
+    """Prove one or more obligations for all integers, with some CPU seconds for each query.
 
     The evidence counts them; if not all are proved, it names the one that fails at the smallest
     numbers, and these, or says that the solver did not decide.
@@ -121,7 +121,7 @@ def smallest(hypotheses: Sequence[Any], goal: Any, seconds: float) -> dict[str, 
     Of equal sums, the variables' values are the smallest in the order of their names.
     """
     z3 = solver()
-    search, end = z3.Solver(), monotonic() + seconds
+    search, end = z3.Solver(), process_time() + seconds
     search.set("random_seed", 0)
     search.add(*hypotheses, z3.Not(goal))
     names = sorted({str(x) for term in [*hypotheses, goal] for x in _variables(term)})
@@ -130,9 +130,8 @@ def smallest(hypotheses: Sequence[Any], goal: Any, seconds: float) -> dict[str, 
 
     def succeeds(*assumed: Any) -> bool:
         search.push()
-        search.set("timeout", max(1, int(1000 * (end - monotonic()))))
         search.add(*assumed)
-        answer = checked(search)
+        answer = answered(search, end - process_time())
         search.pop()
         if answer == z3.unknown:
             raise TimeoutError("the solver cannot tell")

@@ -4,6 +4,8 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from threading import Event, Thread
+from time import process_time
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -11,8 +13,9 @@ MOST_PATHS, MOST_FORKS = 256, 32  # ways through a function, and open branches o
 ENDLESS = ("too many ways through the function, as in a loop of symbolic length; prove one pass of "
            "its loop instead")
 SHARES = (0.5, 0.125, 0.125, 0.125, 0.125)  # of a query's time, for one random seed each
-INTERRUPTED = "interrupted from keyboard"  # z3's reason to give no answer
-SECONDS = 2.0  # for one branch; one not excluded in that time is taken, which costs no truth
+WAIT = 0.05  # seconds between two looks at the clock
+# CPU seconds for one branch; one not excluded in that time is taken, which costs no truth
+SECONDS = 2.0
 
 
 @cache
@@ -34,19 +37,41 @@ def implied(hypotheses: Sequence[Any], goal: Any, seconds: float) -> bool:
     z3 = solver()
     for seed, share in enumerate(SHARES):
         query = z3.Solver()
-        query.set("timeout", int(1000 * seconds * share), "random_seed", seed)
+        query.set("random_seed", seed)
         query.add(*hypotheses, z3.Not(goal))
-        if (answer := checked(query)) != z3.unknown:
+        if (answer := answered(query, seconds * share)) != z3.unknown:
             return bool(answer == z3.unsat)
     return False
 
 
-def checked(query: Any) -> Any:
-    """Return z3's answer to a query; KeyboardInterrupt after Ctrl-C, which z3 catches itself."""
-    answer = query.check()
-    if answer == solver().unknown and query.reason_unknown() == INTERRUPTED:
+def answered(query: Any, seconds: float) -> Any:
+    """Return a solver's answer, `unknown` after some seconds of this process' CPU time.
+
+    The solver's own limit counts wall time, which on a busy machine is no measure of its work; and
+    its own handler of Ctrl-C only ends the query. So it works in a thread, and this one waits.
+    """
+    answers: list[Any] = []
+    ended = Event()  # a join that Ctrl-C interrupts would take the thread for finished
+
+    def work() -> None:
+        try:
+            answers.append(query.check())
+        finally:
+            ended.set()
+
+    query.set("ctrl_c", False)
+    start, stopped = process_time(), False
+    Thread(target=work, daemon=True).start()
+    while not ended.is_set():
+        try:
+            ended.wait(WAIT)
+        except KeyboardInterrupt:
+            stopped = True
+        if stopped or process_time() - start > seconds:
+            query.interrupt()
+    if stopped:
         raise KeyboardInterrupt
-    return answer
+    return answers[0]
 
 
 class Truth:
