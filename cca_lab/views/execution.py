@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
@@ -86,11 +87,16 @@ def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda numb
             runnable = [index for index, cell in enumerate(notebook.cells) if is_run(cell)]
             for number, index in enumerate(runnable, start=1):
                 on_cell(number)
-                _limit_work(client.km.provisioner.process.pid, most_work)
+                _limit_work(_process(client).pid, most_work)
                 failure = _run_cell(client, index, number, log, most_work)
                 if failure:
                     return failure
     return None
+
+
+def _process(client: NotebookClient) -> Any:
+    """Return the process of a kernel that runs on this machine."""
+    return client.km.provisioner.process  # type: ignore[union-attr]
 
 
 def _limit_work(process: int, seconds: int) -> None:
@@ -118,7 +124,7 @@ def _run_cell(client: NotebookClient, index: int, number: int, log: Path,
     except CellTimeoutError:
         error, lines = f"the cell took longer than {MOST_WAIT} s", []
     except DeadKernelError:
-        ended = client.km.provisioner.process.poll() if client.km.provisioner.process else None
+        ended = _process(client).poll()
         error = "the kernel died; most often the memory ran out"
         if sys.platform == "linux" and ended == -signal.SIGXCPU:
             error = f"the cell took more than {most_work} s of processor time"

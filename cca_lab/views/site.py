@@ -81,7 +81,7 @@ class Site:
             app = Sphinx(str(self._source), str(self.root / "docs"), str(self.out),
                          str(Path(self._folder.name, "doctrees")), "html", status=None,
                          warning=warnings, freshenv=changed is None, confoverrides=self._settings)
-            app.build(changed is None, [str(changed)] if changed else None)
+            app.build(changed is None, [changed] if changed else ())
         return warnings.getvalue()
 
 

@@ -197,11 +197,11 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *,
     """
     colours = colours or dict(coloured(milliseconds))
     figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
+                                  subplot_kw={"yscale": "log"},
                                   figsize=(7.0, 0.72 * len(milliseconds) + 0.9))
     for axes, (name, times) in zip(panels[:, 0], milliseconds.items(), strict=True):
         colour = colours[name]
         axes.bar(np.arange(1, len(times) + 1), times, width=0.8, color=colour, linewidth=0)
-        axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
