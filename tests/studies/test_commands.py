@@ -1,327 +1,337 @@
-"""The training commands end to end, on a model small enough for seconds."""
+"""Training commands and every study of a model, each one run of two steps, and its table."""
 
 import json
-import math
 import os
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import torch
-from typer.testing import CliRunner
 
-from cca_lab.cli import app
 from cca_lab.files import repository
-from cca_lab.mechanisms import mechanism_of
-from cca_lab.models import attention_of, load_pretrained, save_pretrained
-from cca_lab.models.evaluate import OFFSETS, POSITIONS
+from cca_lab.mechanisms import CCA, MECHANISMS
+from cca_lab.models import attention_of, load_pretrained, save_pretrained, swap_attention
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.models.run_folder import read_log
-from cca_lab.studies.trials import Trials
-from cca_lab.tasks.reading import SHIFT
+from cca_lab.options import parsed
+from cca_lab.studies import compare, convergence, heads, mqar, needles, noise, retrieval
+from cca_lab.studies.convergence import Budget, Convergence
+from cca_lab.studies.evaluate import Evaluate
+from cca_lab.studies.finetune import Finetune
+from cca_lab.studies.lengths import Lengths
+from cca_lab.studies.mqar_training import RecallRecipe
+from cca_lab.studies.pretrain import Pretrain
+from cca_lab.studies.recover import Recover
+from cca_lab.studies.registry import COMMANDS, STUDIES
+from cca_lab.studies.reproduce.measured import Latency
+from cca_lab.studies.sweep import Sweep, SweepRecipe
+from cca_lab.tasks.reading import Reading
 from tests.studies import small
+
+HELP = """
+import sys, tyro
+from importlib import import_module
+from cca_lab.options import parsed
+from cca_lab.studies.registry import COMMANDS, STUDIES
+for name, (address, _) in (STUDIES | COMMANDS).items():
+    module, _, kind = address.partition(":")
+    try:
+        parsed(getattr(import_module(module), kind), ["--help"], name)
+    except SystemExit:
+        pass
+print([name for name in ("torch._dynamo", "scipy", "matplotlib", "pandas") if name in sys.modules])
+"""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with a text and a model that has attention dropout, as gpt2 of the hub does."""
+    """A folder with a text, a model, and one under CCA."""
     folder = tmp_path_factory.mktemp("home")
     (folder / "text.txt").write_text(small.corpus().train[0] * 3)
-    model = small.model()
-    model.config.attn_pdrop = 0.1
-    save_pretrained(model, folder / "base", small.tokenizer())
+    save_pretrained(small.model(context=600), folder / "base", small.tokenizer())
+    save_pretrained(swap_attention(small.model(seed=1, context=600), "cca", group=4, window=8),
+                    folder / "tuned", small.tokenizer())
     return folder
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+@pytest.fixture
+def text(home):
+    """The settings that all studies of a text share."""
+    return {"model": str(home / "base"), "text": str(home / "text.txt")}
 
 
-def options(home, *more):
-    return ["--model", home / "base", "--text", home / "text.txt", "--length", 64, *more]
+def written(path):
+    return json.loads(path.read_text())
 
 
-def instead(words, *other):
-    """The words with some options given otherwise; each may be given once."""
-    kept = list(words)
-    for name in other[::2]:
-        if name in kept:
-            at = kept.index(name)
-            del kept[at : at + 2]
-    return [*kept, *other]
+def test_no_help_imports_what_takes_seconds():
+    run = subprocess.run([sys.executable, "-c", HELP], cwd=repository(), capture_output=True,
+                         text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+    assert run.stdout.count("usage: ") == len(STUDIES | COMMANDS)
 
 
-def identity(folder):
-    """What a run was given, as its state tells."""
-    return json.loads((folder / "state" / "progress.json").read_text())["run"]
+# ---------------------------------------------------------------- finetune, evaluate, pretrain
+
+def finetune(text, out, **more):
+    config = FinetuneConfig(steps=2, warmup=1, precision="float32", save_every=1)
+    return Finetune(**text, out=out, group=4, window=8, **{
+        "config": config, "reading": Reading(length=64, rows=2)} | more)
 
 
-def test_finetune_then_resume_then_evaluate(home, tmp_path):
-    run = ["finetune", *options(home), "--group", 4, "--window", 8, "--steps", 3, "--rows", 2,
-           "--out", tmp_path / "run"]
-    first = invoke(*run)
-    assert first.exit_code == 0, first.output
-    assert [record["step"] for record in read_log(tmp_path / "run")] == [1, 2, 3]
-    assert attention_of(load_pretrained(tmp_path / "run" / "model")[0]) == mechanism_of("cca", CCA)
-    again = invoke(*run)
-    assert again.exit_code == 2 and "--resume" in again.output
-    assert invoke(*run, "--resume").exit_code == 0
-    found = invoke("evaluate", "--model", tmp_path / "run" / "model", "--text", home / "text.txt",
-                   "--length", 64, "--windows", 2, "--questions", 20, "--out",
-                   tmp_path / "found.json")
-    assert found.exit_code == 0, found.output
-    written = json.loads((tmp_path / "found.json").read_text())
-    assert written["attention"] == "cca" and written["perplexity"]["samples"] == 2
-    for kind in ("exact_match", "varied_match"):
-        check_matches(written[kind],
-                      questions=2)  # of each place and offset: 20 rounded up to twice 16
+def test_finetune_then_resume_then_evaluate(text, tmp_path, capsys):
+    records = finetune(text, tmp_path / "run").run()
+    assert [record["step"] for record in records] == [1, 2]
+    assert list(read_log(tmp_path / "run")) == records
+    assert "cca attention, float32; 2 steps of 2 x 64 tokens" in " ".join(
+        capsys.readouterr().err.split())
+    with pytest.raises(ValueError, match="holds a run already; continue it with --resume"):
+        finetune(text, tmp_path / "run").run()
+    assert finetune(text, tmp_path / "run", resume=True).run() == []
+    assert attention_of(load_pretrained(tmp_path / "run" / "model")[0]) == CCA(group=4, window=8)
+    found = Evaluate(model=str(tmp_path / "run" / "model"), text=text["text"], length=64, windows=2,
+                     questions=0, out=tmp_path / "found.json").run()
+    assert written(tmp_path / "found.json") == found and found["attention"] == "cca"
+    assert "cca, group 4, window 8" in capsys.readouterr().out
 
 
-def check_matches(found, questions):
-    """Every place and every offset has its share, with Wilson's interval."""
-    assert set(found) == {*map(str, POSITIONS), "all", "by_offset", "documents", "hits"
-                          } and found["documents"] >= 1
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(found["hits"]),
-                                       dtype=np.uint8))[:found["all"]["samples"]]
-    assert bits.mean() == pytest.approx(found["all"]["value"])
-    assert len(found["by_offset"]) == OFFSETS
-    samples = {"all": questions * OFFSETS * len(POSITIONS), "position": questions * OFFSETS}
-    for share, count in [(found["all"], samples["all"]),
-                         *((found[str(at)], samples["position"]) for at in POSITIONS),
-                         *((offset, questions * len(POSITIONS)) for offset in found["by_offset"])]:
-        assert share["samples"] == count
-        assert (share["low"], share["high"]) == pytest.approx(wilson(share["value"], count),
-                                                              abs=1e-6)
-    for parts in (found["by_offset"], [found[str(at)] for at in POSITIONS]):
-        assert found["all"]["value"] == pytest.approx(
-            sum(part["value"] for part in parts) / len(parts))
-
-
-def wilson(share, count, z=1.959964):
-    middle, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count +
-                                                              (z / (2 * count))**2)
-    return (middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)
-
-
-def test_finetune_takes_its_recipe_and_says_what_it_trains_on(home, tmp_path):
-    """On stderr, before the first step, so that a wrong run of hours is stopped at once."""
-    run = ["finetune", *options(home), "--group", 8, "--window", 8, "--steps", 2, "--rows", 2,
-           "--optimizer", "muon", "--precision", "bf16", "--grow", 0.5, "--out", tmp_path / "run"]
-    done = invoke(*run)
-    assert done.exit_code == 0, done.output
-    given = identity(tmp_path / "run")
-    assert (given["optimizer"], given["precision"], given["grow"]) == ("muon", "bf16", 0.5)
-    path = "kernels" if torch.cuda.is_available() else "blocked"  # tests build no native op
-    said = " ".join(done.stderr.split())
-    threads = f"{torch.get_num_threads()} of {os.cpu_count()} threads"
-    assert f"{threads}, cca attention ({path}), bf16; 2 steps of 2 x 64 tokens" in said
-    assert said.index(threads) < said.index("finetuning base") and "threads" not in done.stdout
-    other = invoke(*instead(run, "--optimizer", "adamw"), "--resume")
-    assert other.exit_code == 2 and "optimizer differ" in other.output
-
-
-def test_finetune_with_full_attention_says_so(home, tmp_path):
-    done = invoke("finetune", *options(home), "--attention", "full", "--steps", 1, "--rows", 2,
-                  "--precision", "float32", "--out", tmp_path / "run")
-    assert done.exit_code == 0, done.output
-    assert "full attention (PyTorch's), float32; 1 steps of 2 x 64 tokens" in " ".join(
-        done.stderr.split())
-
-
-@pytest.mark.parametrize("length", [64, 128])
-def test_the_shift_is_less_than_a_short_sequence(home, tmp_path, length):
-    """A sequence of 64 tokens has no room for 64 tokens of text and a document."""
-    done = invoke("finetune", *instead(options(home), "--length", length), "--steps", 1, "--rows",
-                  2, "--out", tmp_path / "run")
-    assert done.exit_code == 0, done.output
-    assert identity(tmp_path / "run")["shift"] == min(SHIFT, length - 1) and SHIFT == 64
-
-
-def test_a_run_that_diverges_is_one_line_and_an_exit_status_of_its_own(home, tmp_path):
-    done = invoke("finetune", *options(home), "--steps", 5, "--rows", 2, "--learning-rate", 1e30,
-                  "--out", tmp_path / "run")
-    assert done.exit_code == 3
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("diverged: ")]
-    assert "step 2: loss" in line and line.endswith(
-        "Lower the learning rate") and done.stderr.endswith(line + "\n")
-    assert "written" not in done.output and not (tmp_path / "run" / "model").exists()
-
-
-def test_a_run_that_died_before_its_first_checkpoint_can_start_again(home, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "log.jsonl").write_text('{"step": 1}\n')
-    run = ["finetune", *options(home), "--steps", 1, "--rows", 2, "--out", tmp_path / "run"]
-    assert invoke(*run, "--resume").exit_code == 2
-    assert invoke(*run).exit_code == 0
-    assert len(list(read_log(tmp_path / "run"))) == 1
-
-
-RECOVER = ["--group", 4, "--window", 8, "--steps", 2, "--rows", 2, "--seeds", 2, "--aligned"]
-CCA = {"group": 4, "window": 8}
-
-
-@pytest.fixture(scope="module")
-def recovered(home, tmp_path_factory):
-    """A recovery.
-
-    Its file, what it printed, and of each trial the attention after its training and its steps.
-    """
-    out, trained = tmp_path_factory.mktemp("recovery") / "recovery.json", {}
-    train = Trials.train
-
-    def watched(study, trial, title):
-        model, records = train(study, trial, title)
-        trained[title.partition(" ")[2]] = attention_of(model).name, attention_of(
-            model).options(), len(records)
-        return model, records
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Trials, "train", watched)
-        done = invoke("study", "recover", *options(home), *RECOVER, "--out", out)
-    assert done.exit_code == 0, done.output
-    return out, done.stdout, trained
-
-
-def trials_in(path):
-    return json.loads(path.read_text())["trials"]
-
-
-def test_recover_measures_before_the_swap_after_it_and_after_each_training(recovered):
-    out, _, trained = recovered
-    rows = trials_in(out)
-    assert list(rows) == list(trained) == [
-        "full", "cca group=4 window=8", "full, full, seed 0", "cca group=4 window=8, full, seed 0",
-        "cca group=4 window=8, aligned, seed 0", "full, full, seed 1",
-        "cca group=4 window=8, full, seed 1", "cca group=4 window=8, aligned, seed 1"]
-    for name, row in rows.items():
-        options, strategy = {} if name.startswith(
-            "full") else CCA, "full" if "seed" in name else "none"
-        assert (row["trial"]["options"], row["trial"]["config"]["strategy"]) == (options, strategy)
-        assert trained[name] == (name[:4].strip(), options, 2 if "seed" in name else 0
-                                 )  # the control attends in full
-        assert ("read_in_full" in row) == (name.startswith("cca") and "seed" in name)
-        for kind in ("exact_match", "varied_match"):
-            check_matches(row[kind], questions=3)
-    assert rows["full"]["perplexity_ratio"]["value"] == 1.0
-    assert len({row["perplexity"]["value"] for row in rows.values()}) == 8
-
-
-def test_recover_trains_the_control_as_it_trains_cca_and_the_aligned_otherwise(recovered):
-    rows = trials_in(recovered[0])
-    for seed in (0, 1):
-        control, cca, aligned = (rows[f"{name}, seed {seed}"]["trial"] for name in (
-            "full, full", "cca group=4 window=8, full", "cca group=4 window=8, aligned"))
-        assert (control["config"], control["reading"]) == (cca["config"], cca["reading"])
-        assert (cca["reading"]["seed"], cca["reading"]["shift"],
-                cca["reading"]["varied"]) == (seed, SHIFT, True)
-        assert aligned["reading"] == cca["reading"] | {"shift": 0, "varied": False}
-        assert aligned["config"] == cca["config"] | {"grow": 0.0} and cca["config"]["grow"] > 0
-
-
-def test_recover_prints_one_line_a_setting(recovered):
-    printed = recovered[1]
-    for name in ("full", "cca group=4 window=8", "full, full", "cca group=4 window=8, full",
-                 "cca group=4 window=8, aligned"):
-        assert sum(line.strip().startswith(f"{name}  ") for line in printed.splitlines()) == 1, name
-    assert "seed 0" not in printed
-    assert "[lowest, highest seed]" in printed  # what the intervals are
-
-
-def test_a_second_recovery_measures_nothing_again(home, recovered, tmp_path, monkeypatch):
-    def refuse(study, trial, title):
-        raise RuntimeError(f"measured {title}")
-
-    out = shutil.copy(recovered[0], tmp_path / "recovery.json")
-    monkeypatch.setattr(Trials, "measure", refuse)
-    again = invoke("study", "recover", *options(home), *RECOVER, "--out", out)
-    assert again.exit_code == 0, again.output
-    assert trials_in(out) == trials_in(recovered[0]) and again.stdout == recovered[1]
-    longer = invoke("study", "recover", *options(home), *instead(RECOVER, "--steps", 3), "--out",
-                    out)
-    assert longer.exit_code == 2 and "holds 'full, full, seed 0' trained otherwise" in longer.output
-    assert trials_in(out) == trials_in(recovered[0])
-
-
-@pytest.mark.parametrize("more, label, wanted", [
-    (["--group", 2], "cca group=2 window=8", {"group": 2, "window": 8}),
-    (["--option", "pooling=mean"], "cca group=4 window=8 "
-                                   "pooling=mean", {**CCA, "pooling": "mean"})])
-def test_other_settings_only_add(home, recovered, tmp_path, monkeypatch, more, label, wanted):
-    before, asked = trials_in(recovered[0]), []
-
-    def measure(study, trial, title):
-        asked.append((title.partition(" ")[2], trial.options))
-        return before["full"]
-
-    out = shutil.copy(recovered[0], tmp_path / "recovery.json")
-    monkeypatch.setattr(Trials, "measure", measure)
-    done = invoke("study", "recover", *options(home),
-                  *[word for word in RECOVER if word != "--aligned"], *more, "--out", out)
-    assert done.exit_code == 0, done.output
-    added = [f"{label}{training}" for training in ("", ", full, seed 0", ", full, seed 1")]
-    assert asked == [(name, wanted) for name in added]
-    after = trials_in(out)
-    assert list(after) == [*before, *added] and {name: after[name] for name in before} == before
-
-
-@pytest.mark.parametrize("other, named",
-                         [(["--length", 100], "length"), (["--model", "other"], "model")])
-def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tmp_path, monkeypatch,
-                                                             other, named):
-    out = shutil.copy(recovered[0], tmp_path / "recovery.json")
-    shutil.copytree(home / "base", tmp_path / "other")
-    monkeypatch.chdir(tmp_path)
-    done = invoke("study", "recover", *instead(options(home), *other), *RECOVER, "--out", out)
-    assert done.exit_code == 2 and done.stdout == ""
-    assert done.stderr == (
-        f"error: out: {out} holds a study with another {named}; name another file, or remove it\n")
-    assert out.read_bytes() == recovered[0].read_bytes()
-
-
-@pytest.mark.parametrize("wrong, message", [
-    (["--steps", 0], "steps, strategy: got 0"), (["--strategy", "none"], "wanted a training"),
-    (["--seeds", 0], "seeds: got 0"), (["--mechanism", "nonsense"], "nonsense")])
-def test_a_recovery_of_nothing_is_one_line(home, tmp_path, wrong, message):
-    done = invoke("study", "recover", *options(home), *wrong, "--out", tmp_path / "recovery.json")
-    assert done.exit_code == 2 and message in done.stderr, done.exception
-    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "recovery.json").exists()
-
-
-def test_a_recovery_that_diverges_is_one_line_as_a_finetuning_is(home, recovered, tmp_path):
-    """What was measured before stays."""
-    out, study = tmp_path / "recovery.json", json.loads(recovered[0].read_text())
-    study["trials"] = {name: row for name, row in study["trials"].items() if ", seed " not in name}
-    out.write_text(json.dumps(study))
-    done = invoke("study", "recover", *options(home), *RECOVER, "--learning-rate", 1e30, "--out",
-                  out)
-    assert done.exit_code == 3, repr(done.exception)
-    assert done.stderr.splitlines()[-1].startswith("diverged: ")
-    assert trials_in(out) == study["trials"] and "full" in study["trials"]
-
-
-@pytest.mark.parametrize("wrong, message", [
-    (["--rows", 0], "rows: got 0"), (["--text-share", 2], "text_share: got 2"),
-    (["--length", 4096], "length: got 4096"), (["--strategy", "half"], "strategy: got 'half'"),
-    (["--group", 0], "group")])
-def test_a_wrong_option_is_one_line(home, tmp_path, wrong, message):
-    done = invoke("finetune", *instead(options(home), *wrong), "--steps", 1, "--out",
-                  tmp_path / "run")
-    assert done.exit_code == 2 and message in done.output
+@pytest.mark.parametrize("more, told", [
+    ({"config": FinetuneConfig(rank=8, strategy="qkv")}, "rank: has no effect without --strategy"),
+    ({"config": FinetuneConfig(strategy="none", optimizer="muon")}, "optimizer: has no effect"),
+    ({"config": FinetuneConfig(grow=0.5), "attention": "full"}, "grow: has no effect"),
+    ({"allow_different": True}, "allow-different: has no effect without --resume"),
+    ({"task": ("niah_single",), "reading": Reading(text_share=1.0)}, "task: given with")])
+def test_options_without_effect_are_refused(text, tmp_path, more, told):
+    with pytest.raises(ValueError, match=told):
+        finetune(text, tmp_path / "run", **more).run()
     assert not (tmp_path / "run").exists()
 
 
-def test_two_processes_from_the_command_line(home, tmp_path):
+def test_a_log_of_somebody_else_is_not_replaced(text, tmp_path):
+    """The log of a run that stopped before its first checkpoint is."""
+    log = tmp_path / "log.jsonl"
+    log.write_text("mine\n")
+    with pytest.raises(ValueError, match="log.jsonl is not the log of a run"):
+        finetune(text, tmp_path).run()
+    assert log.read_text() == "mine\n"
+    log.write_text('{"step": 7}\n')
+    finetune(text, tmp_path).run()
+    assert [record["step"] for record in read_log(tmp_path)] == [1, 2]
+
+
+def test_longlora_with_groups_of_a_share_is_trained(text, tmp_path):
+    """The paper's setting; its groups do not grow."""
+    study = finetune(text, tmp_path / "run", attention="longlora")
+    parts = {**vars(study), "group": 0.25, "window": None}
+    assert len(Finetune(**parts).run()) == 2
+
+
+def test_evaluate_scores_tasks_and_files(text, home, tmp_path, capsys):
+    (tmp_path / "own.jsonl").write_text(
+        '{"prompt": "One, two. Which?", "answer": "One"}\n'
+        + json.dumps({"prompt": "word " * 500, "answer": "x"}) + "\n")
+    found = Evaluate(**text, length=128, windows=2, questions=2, attention="cca", group=4, window=8,
+                     task=("niah_single", str(tmp_path / "own.jsonl")), difficulty=("digits=3",),
+                     ).run()
+    needle, own = found["tasks"].values()
+    assert needle["exact"]["samples"] == 10 and own["exact"]["samples"] == 1
+    shown = capsys.readouterr()
+    assert "1 of 2 questions of own.jsonl have more than 128 tokens" in shown.err
+    assert "niah_single digits=3" in shown.out
+    with pytest.raises(ValueError, match="out: .* is the file of questions itself"):
+        Evaluate(**text, task=(str(tmp_path / "own.jsonl"),), out=tmp_path / "own.jsonl").run()
+
+
+def test_files_that_are_no_text_are_named(home, tmp_path, capsys):
+    (tmp_path / "good.txt").write_text(small.corpus().train[0])
+    (tmp_path / "old.txt").write_bytes("größer ".encode("latin-1") * 500)
+    Evaluate(model=str(home / "base"), text=str(tmp_path), length=64, windows=1, questions=0).run()
+    assert "note: 1 file(s) of" in (told := capsys.readouterr().err) and "old.txt" in told
+
+
+def test_heads_of_another_model_are_noted(text, tmp_path, capsys):
+    path = tmp_path / "heads.json"
+    path.write_text(json.dumps({"best": "gain", "scores": {"gain": [[0.1, 0.9], [0.5, 0.2]]},
+                                "model": "another"}))
+    Evaluate(**text, attention="cca", group=4, window=8, heads=path, keep=1, length=64, windows=1,
+             questions=0).run()
+    assert "ranks the heads of another" in capsys.readouterr().err
+
+
+def test_two_processes_from_the_command_line(text, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
-               "2", "-m", "cca_lab", "finetune", *map(str, options(home)), "--group", "4",
-               "--window", "8", "--rows", "2", "--steps", "2", "--save-every", "1", "--out",
-               str(tmp_path / "run")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    for extra in ([], ["--resume"]):
-        done = subprocess.run([*command, *extra], env=environment, cwd=repository(),
-                              capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
-    assert [record["step"] for record in read_log(tmp_path / "run")] == [1, 2]
+               "2", "-m", "cca_lab", "finetune", "--model", text["model"], "--text", text["text"],
+               "--length", "64", "--group", "4", "--window", "8", "--rows", "2", "--steps", "1",
+               "--save-every", "1", "--precision", "float32", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=repository(),
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
     states = sorted(path.name for path in (tmp_path / "run" / "state").glob("random_states_*"))
     assert states == ["random_states_0.pkl", "random_states_1.pkl"]
-    load_pretrained(tmp_path / "run" / "model")
+
+
+def test_a_pretrained_model_s_card_has_its_command(tmp_path):
+    (tmp_path / "text.txt").write_text(small.corpus().train[0])
+    card = Pretrain(out=tmp_path / "new", text=str(tmp_path / "text.txt"), context=64, width=16,
+                    layers=1, heads=2, vocabulary=1200, tokens=2000.0, attention="cca", group=4,
+                    window=8, option=("sinks=1",)).run()
+    assert card["options"]["attention_options"] == {"group": 4, "window": 8, "sinks": 1}
+    words = (tmp_path / "new" / "README.md").read_text()
+    command = words.partition("cca-lab pretrain ")[2].partition("`")[0].split()
+    again = parsed(Pretrain, command, "cca-lab pretrain")
+    assert (again.group, again.window, again.option) == (4, 8, ("sinks=1",))
+    assert (again.tokens, again.vocabulary, again.width) == (2000.0, 1200, 16)
+
+
+# ---------------------------------------------------------------- studies
+
+def test_recover_adds_to_its_file_and_measures_nothing_twice(text, tmp_path, capsys):
+    study = dict(**text, out=tmp_path / "r.json", windows=2, questions=16, length=64, window=(8,),
+                 steps=2, rows=2, seeds=1)
+    Recover(**study, group=(4,), aligned=True).run()
+    first = written(tmp_path / "r.json")["trials"]
+    assert list(first) == ["full", "cca group=4 window=8", "full, full, seed 0",
+                           "cca group=4 window=8, full, seed 0",
+                           "cca group=4 window=8, aligned, seed 0"]
+    assert "read_in_full" in first["cca group=4 window=8, full, seed 0"]
+    assert "cca group=4 window=8, full" in capsys.readouterr().out
+    Recover(**study, group=(4, 8), aligned=True).run()
+    more = written(tmp_path / "r.json")["trials"]
+    assert list(more)[:5] == list(first) and all(more[name] == first[name] for name in first)
+    assert set(more) - set(first) == {"cca group=8 window=8", "cca group=8 window=8, full, seed 0"}
+
+
+def test_a_sweep_tries_each_recipe_on_cca_and_on_the_control(text, tmp_path, monkeypatch):
+    recipe = SweepRecipe(steps=2, rows=2)
+    monkeypatch.setattr("cca_lab.studies.sweep.RECIPES", (recipe,))
+    monkeypatch.setattr("cca_lab.studies.sweep.CLOSE", (recipe,))
+    Sweep(**text, out=tmp_path / "s.json", group=4, window=8, seeds=1, windows=2, questions=16,
+          length=64).run()
+    rows = written(tmp_path / "s.json")["trials"]
+    assert list(rows) == ["full", "cca", f"cca, {recipe.name}, seed 0",
+                          f"full, {recipe.control}, seed 0"]
+    assert rows[f"full, {recipe.control}, seed 0"]["trial"]["config"]["grow"] == 0
+
+
+def test_compare_has_a_row_for_every_mechanism_that_runs_at_inference(text, tmp_path, monkeypatch,
+                                                                      capsys):
+    monkeypatch.setattr(compare, "ROUNDS", 1)
+    monkeypatch.setattr(compare, "DECODED", 2)
+    found = compare.Compare(**text, entries=40, length=100, windows=1, questions=0,
+                            out=tmp_path / "c.json").run()
+    assert set(found["rows"]) == {name for name, each in MECHANISMS.items()
+                                  if not (each.training_only or each.of_one_model)}
+    assert written(tmp_path / "c.json") == found
+    sizes = {name: row["cache_bytes"] for name, row in found["rows"].items() if row["cache_bytes"]}
+    assert all(size < sizes["full"] for name, size in sizes.items() if name != "full"), sizes
+    assert "40 entries a KV head" in capsys.readouterr().out
+
+
+def test_bytes_are_those_after_the_prompt():
+    model = swap_attention(small.model(), "streaming_llm", sinks=2, recent=6)
+    ids = small.tokenizer()(small.corpus().train[0][:400], return_tensors="pt").input_ids[0, :40]
+    found = compare.times(model, "streaming_llm", ids)
+    assert found["cache_bytes"] == 2 * 8 * model.config.num_hidden_layers \
+        * model.config.hidden_size * 4
+
+
+def test_lengths_measures_mechanisms_and_finetuned_models_in_one_file(text, home, tmp_path):
+    study = dict(**text, length=512, windows=2, entries=96, out=tmp_path / "l.json")
+    first = Lengths(**study, attention=("full", "cca")).run()
+    more = Lengths(**study, attention=("full",), trained=(f"mine={home / 'tuned'}",),
+                   swapped=('sink={"name": "cca", "group": 4, "window": 8, "sinks": 1}',)).run()
+    assert list(more["rows"]) == ["full", "cca", "sink", "mine"]
+    assert more["rows"]["full"] == first["rows"]["full"] and not more["rows"]["mine"]["swapped"]
+    assert more["rows"]["sink"]["options"]["sinks"] == 1
+    with pytest.raises(ValueError, match="trained: got 'cca', the name of another row"):
+        Lengths(**study, attention=("full",), trained=(f"cca={home / 'tuned'}",)).run()
+    with pytest.raises(ValueError, match="holds 'sink' with the options"):
+        Lengths(**study, attention=("full",), swapped=('sink={"name": "cca", "group": 8}',)).run()
+
+
+def test_needles_asks_each_depth_and_length(text, tmp_path, capsys):
+    found = needles.Needles(model=text["model"], length=(200, 100), depths=3, samples=2,
+                            difficulty=("2",), out=tmp_path / "n.json",
+                            figure=tmp_path / "n.png").run()
+    assert [(cell["length"], cell["depth"]) for cell in found["cells"]] == [
+        (length, depth) for length in (100, 200) for depth in (0.0, 0.5, 1.0)]
+    assert {cell["exact"]["samples"] for cell in found["cells"]} == {2}
+    assert written(tmp_path / "n.json") == found and (tmp_path / "n.png").exists()
+    assert "| 50 %" in capsys.readouterr().out
+
+
+def test_an_answer_at_one_depth_and_length_is_found_there(text, monkeypatch):
+    """An oracle that answers only at depth 0.5 of the longer prompts."""
+    from cca_lab.tasks.ruler import NiahSingle
+
+    asked = NiahSingle(2).examples(small.tokenizer(), 2, length=200, seed=0, place=0.5)
+    known = {example.prompt: example.answers[0] for example in asked}
+    monkeypatch.setattr("cca_lab.models.evaluate.continuation",
+                        lambda *given: known.get(given[2], ""))
+    found = needles.Needles(model=text["model"], length=(200, 100), difficulty=("2",), depths=3,
+                            samples=2).run()
+    assert needles.shares_of(found).tolist() == [[0, 0], [0, 1], [0, 0]]
+
+
+def test_retrieval_scores_every_head_and_judges_the_choices(tmp_path, capsys):
+    found = retrieval.Retrieval(model="data/models/gpt2-mini", group=8, window=16, steps=2,
+                                task=("niah_single",), length=200, judged=2, count=(0, 1),
+                                out=tmp_path / "h.json", figure=tmp_path / "h.png").run()
+    assert set(found["scores"]) == {"attention", "loss", "gates", "gain"} == set(found["seconds"])
+    assert sum(map(sum, found["scores"]["gain"])) == pytest.approx(1, abs=1e-3)
+    for name in found["scores"]:
+        none = found["losses"]["none kept"]["0"]["value"]
+        assert found["losses"][name]["0"]["value"] == pytest.approx(none, rel=1e-5)
+    assert written(tmp_path / "h.json") == found
+    assert "| gates" in capsys.readouterr().out
+
+
+def test_mqar_trains_two_mechanisms_and_continues(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(mqar, "RecallRecipe",
+                        lambda steps: RecallRecipe(steps=steps, rows=4, every=1, tests=8, width=8))
+    study = dict(length=16, pairs=2, vocabulary=16, steps=2, out=tmp_path / "m.json",
+                 figure=tmp_path / "m.png", entries=(12,))
+    first = mqar.Recall(**study, attention=("cca",)).run()
+    assert list(first["trials"]) == ["full, seed 0", "cca group=2 window=5, seed 0",
+                                     "cca group=4 window=7, seed 0"]
+    more = mqar.Recall(**study, attention=("streaming_llm",)).run()
+    assert list(more["trials"])[:3] == list(first["trials"]) and len(more["trials"]) == 4
+    assert more["trials"]["full, seed 0"] == first["trials"]["full, seed 0"]
+    assert "| cca group=2 window=5" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="holds a study with another recipe"):
+        mqar.Recall(**study | {"steps": 3}).run()
+
+
+def test_convergence_writes_losses_and_differences(text, tmp_path):
+    budget = Budget(steps=2, rows=2, length=96, every=1, windows=2, layers=1, width=16, heads=2)
+    found = Convergence(text=text["text"], seeds=2, out=tmp_path / "c.json").run(budget)
+    assert found["at_step"] == [0, 1, 2] and list(found["rows"]) == list(convergence.CONDITIONS)
+    mean = np.mean(np.subtract(found["rows"]["CCA"]["losses"],
+                               found["rows"]["full attention"]["losses"]), axis=0)
+    assert [each["value"] for each in found["rows"]["CCA"]["minus_full"]] == pytest.approx(mean)
+    assert written(tmp_path / "c.json") == found
+
+
+def test_heads_and_their_sparsity(text, tmp_path, capsys):
+    found = heads.Heads(**text, texts=2, length=256, out=tmp_path / "h.json").run()
+    assert len(found["k90"]) == 2 and all(len(layer) == 2 for layer in found["far"])
+    assert "| sink" in capsys.readouterr().out
+    rows = heads.Sparsity(**text, texts=2, length=120, out=tmp_path / "s.json").run()
+    assert [(row["layer"], row["head"]) for row in rows["heads"]] == [(0, 0), (0, 1), (1, 0),
+                                                                      (1, 1)]
+    assert "| 1.1" in capsys.readouterr().out
+
+
+def test_noise_measures_every_site_before_and_after_a_step(text, tmp_path, capsys):
+    found = noise.NoiseStudy(**text, texts=2, length=64, seeds=1, steps=1,
+                             out=tmp_path / "n.json").run()
+    assert len(found["rows"]) == (2 + 2 + 3) * 2 * 3
+    assert "keys, choice kept" in capsys.readouterr().out
+
+
+def test_latency_has_a_row_for_each_option(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("cca_lab.studies.reproduce.measured.SWEEPS",
+                        {"cca group": {"4": CCA(group=4, window=8)}})
+    found = Latency(length=64, rounds=1, out=tmp_path / "l.json").run()
+    assert found["sweeps"]["cca group"]["4"]["seconds"] > 0
+    assert "| cca group 4" in capsys.readouterr().out

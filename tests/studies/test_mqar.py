@@ -3,24 +3,21 @@
 The sizes that are compared, the training run, and the file that a later call continues.
 """
 
-import json
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from cca_lab.cli import app
-from cca_lab.mechanisms import MECHANISMS, Full, StreamingLLM
+from cca_lab.mechanisms import MECHANISMS, Full
 from cca_lab.mechanisms.caches import CACHES
 from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.models import swap_attention
 from cca_lab.models.recipe import Diverged
-from cca_lab.studies import mqar as experiment
 from cca_lab.studies import mqar_training as training
 from cca_lab.studies.mqar import NAMES, Recall, choices, largest_bytes, lines, points, within
-from cca_lab.studies.mqar_training import RecallRecipe, Run, accuracy, asked, learn, new_model
+from cca_lab.studies.mqar_training import RecallRecipe, accuracy, asked, learn, new_model
 from cca_lab.tasks.mqar import MQAR, UNASKED
 from cca_lab.views.figures.recall import COLOURS, frontier
 
@@ -31,8 +28,16 @@ SHORT = RecallRecipe(steps=4, rows=8, every=2, tests=16, width=8)
 
 # ---------------------------------------------------------------- sizes
 
-CONFIG = new_model(MQAR(vocabulary=16), SHORT).config
-SIZES = CacheSizes.of(CONFIG)
+@lru_cache(maxsize=1)
+def config():
+    return new_model(MQAR(vocabulary=16), SHORT).config
+
+
+@lru_cache(maxsize=1)
+def sizes():
+    return CacheSizes.of(config())
+
+
 CELLS = [(name, entries) for name in NAMES for entries in (8, 16, 32, 48)]
 
 
@@ -43,51 +48,52 @@ def at_the_end(mechanism, length, sizes):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bytes_are_those_of_a_cache_at_its_largest(name):
-    mechanism = within(CONFIG, name, 32, 64)[0]
+    mechanism = within(config(), name, 32, 64)[0]
     model = swap_attention(new_model(MQAR(vocabulary=16), SHORT), mechanism).eval()
     cache, seen = CACHES[name](model), []
     with torch.no_grad():
         for token in range(64):
             model(input_ids=torch.tensor([[token % 16]]), past_key_values=cache, use_cache=True)
             seen.append(cache.nbytes())
-    transient = 2 * SIZES.entries(
+    transient = 2 * sizes().entries(
         1) if name == "lococo" else 0  # a full segment is compressed before `forward` ends
-    assert max(seen) + transient == largest_bytes(mechanism, 64, SIZES)
+    assert max(seen) + transient == largest_bytes(mechanism, 64, sizes())
 
 
 def test_the_bytes_at_the_end_would_be_too_few():
-    smaller = {name for name, entries in CELLS for one in within(CONFIG, name, entries, 64)
-               if at_the_end(one, 64, SIZES) < largest_bytes(one, 64, SIZES)}
+    smaller = {name for name, entries in CELLS for one in within(config(), name, entries, 64)
+               if at_the_end(one, 64, sizes()) < largest_bytes(one, 64, sizes())}
     assert smaller == {"dga", "lococo"}
 
 
 @pytest.mark.parametrize("name, entries", CELLS)
 def test_no_choice_exceeds_the_budget_and_none_is_left_out(name, entries):
-    budget = 2 * SIZES.entries(entries)
-    found = within(CONFIG, name, entries, 64)
-    assert all(largest_bytes(one, 64, SIZES) <= budget for one in found)
-    fitting = [one for one in choices(name, entries, 64) if largest_bytes(one, 64, SIZES) <= budget]
+    budget = 2 * sizes().entries(entries)
+    found = within(config(), name, entries, 64)
+    assert all(largest_bytes(one, 64, sizes()) <= budget for one in found)
+    fitting = [one for one in choices(name, entries, 64)
+               if largest_bytes(one, 64, sizes()) <= budget]
     assert bool(found) == bool(fitting)
     if found and name != "dga":
-        assert largest_bytes(found[-1], 64,
-                             SIZES) == max(largest_bytes(one, 64, SIZES) for one in fitting)
+        largest = max(largest_bytes(one, 64, sizes()) for one in fitting)
+        assert largest_bytes(found[-1], 64, sizes()) == largest
 
 
 def test_full_attention_keeps_every_token_and_groups_are_the_smallest_and_the_widest_choice():
-    assert largest_bytes(Full(), 64, SIZES) == 2 * SIZES.entries(64)
-    assert [(one.group, one.window) for one in within(CONFIG, "cca", 32, 64)] == [(2, 1), (8, 19)]
-    assert [(one.group, one.window) for one in within(CONFIG, "cca", 16, 64)] == [(8, 3)]
-    assert within(CONFIG, "cca", 8, 64) == []
+    assert largest_bytes(Full(), 64, sizes()) == 2 * sizes().entries(64)
+    assert [(one.group, one.window) for one in within(config(), "cca", 32, 64)] == [(2, 1), (8, 19)]
+    assert [(one.group, one.window) for one in within(config(), "cca", 16, 64)] == [(8, 3)]
+    assert within(config(), "cca", 8, 64) == []
 
 
 def test_dga_reads_no_later_token():
-    [dga] = within(CONFIG, "dga", 32, 64)
+    [dga] = within(config(), "dga", 32, 64)
     assert dga.choose == "blocks" and dga.focal_count(dga.block) >= 1
 
 
 def test_another_mechanism_is_refused():
     with pytest.raises(ValueError, match="^attention: got 'longlora'"):
-        within(CONFIG, "longlora", 32, 64)
+        within(config(), "longlora", 32, 64)
 
 
 # ---------------------------------------------------------------- training
@@ -176,110 +182,10 @@ def test_a_run_that_diverges_is_refused(monkeypatch):
         learn(TASK, Full(), SHORT, 0)
 
 
-@pytest.mark.slow
-def test_memory_decides_what_is_recalled():
-    recipe = RecallRecipe(steps=400, rows=64, tests=250, width=32)
-    narrow = StreamingLLM(sinks=1, recent=1)
-    full, window = (learn(TASK, mechanism, recipe, 0).accuracy for mechanism in (Full(), narrow))
-    assert full >= 0.95 and window < 0.7, (full, window)
-
-
-@pytest.mark.parametrize("options, named",
-                         [({"steps": 0}, "steps"), ({"rate": float("nan")}, "rate"),
-                          ({"solved": 2.0}, "solved"), ({"heads": 3}, "heads")])
-def test_a_bad_recipe_is_refused(options, named):
-    with pytest.raises(ValueError, match=f"^{named}: "):
-        RecallRecipe(**options)
-
-
-# ---------------------------------------------------------------- the file
-
-def mqar(out, **options):
-    return Recall(**{**TINY, "steps": 4, "recipe": SHORT, "out": out, **options}).run()
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """Training replaced by a note of what was trained.
-
-    Accuracy is the window's share of 16 tokens.
-    """
-    seen = []
-
-    def note(task, mechanism, recipe, seed, report):
-        seen.append((str(mechanism), seed))
-        report(recipe.steps, 0.5)
-        return Run(getattr(mechanism, "window", 16) / 16, [(recipe.steps, 0.5)], 1.0)
-
-    monkeypatch.setattr(experiment, "learn", note)
-    return seen
-
-
-def test_a_trial_is_run_once_and_more_can_be_added(trained, tmp_path):
-    out = tmp_path / "mqar.json"
-    first = mqar(out, attention=["cca"], entries=[12])
-    assert json.loads(out.read_text()) == first
-    assert trained == [("full", 0), ("cca, group 2, window 5", 0), ("cca, group 4, window 7", 0)]
-    del trained[:]
-    assert mqar(out, attention=["cca"], entries=[12]) == first and trained == []
-    more = mqar(out, attention=["streaming_llm"], entries=[12], seeds=2)
-    assert trained == [("streaming_llm, sinks 4, recent 8", 0), ("full", 1),
-                       ("streaming_llm, sinks 4, recent 8", 1)]
-    assert list(more["trials"])[:3] == list(first["trials"])
-
-
-def test_an_interrupted_command_keeps_what_it_has_trained(trained, tmp_path, monkeypatch):
-    out, note = tmp_path / "mqar.json", experiment.learn
-
-    def stopped(task, mechanism, *rest):
-        if mechanism.name == "cca":
-            raise KeyboardInterrupt
-        return note(task, mechanism, *rest)
-
-    monkeypatch.setattr(experiment, "learn", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        mqar(out, attention=["cca"], entries=[12])
-    assert list(json.loads(out.read_text())["trials"]) == ["full, seed 0"]
-
-
-def test_a_trial_says_how_it_was_made(trained, tmp_path):
-    result = mqar(tmp_path / "mqar.json", attention=["h2o", "cca"], entries=[4, 12])
-    row = result["trials"]["h2o heavy=5 recent=6, seed 0"]
-    assert row["entries"] == 12 and row["seed"] == 0 and row["selecting"] and row["curve"] == [
-        [4, 0.5]]
-    assert row["state_bytes"] == 2 * 11 * (
-        2 * 8 + 1) * 4  # layers, entries, a key and a value of width 8, a score
-    assert {"command", "device", "machine", "versions", "seconds", "steps"} <= set(row)
-    assert not result["trials"]["full, seed 0"]["selecting"]
-    assert result["too_small"] == ["cca, 4 entries"]
-
-
-@pytest.mark.parametrize("changed, named", [({"pairs": 3}, "task"), ({"steps": 5}, "recipe")])
-def test_a_file_of_other_trials_is_refused(trained, tmp_path, changed, named):
-    mqar(tmp_path / "mqar.json", attention=["cca"], entries=[12])
-    with pytest.raises(ValueError, match=f"^out: .* with another {named};"):
-        mqar(tmp_path / "mqar.json", attention=["cca"], entries=[12], **changed)
-
-
-@pytest.mark.parametrize("options, named", [
-    ({"seeds": 0}, "seeds"), ({"entries": [17]}, "entries"), ({"entries": [3]}, "entries"),
-    ({"attention": ["minference"]}, "attention")])
-def test_bad_arguments_are_refused_before_any_training(trained, tmp_path, options, named):
-    with pytest.raises(ValueError, match=f"^{named}: "):
-        mqar(tmp_path / "mqar.json", **options)
-    assert trained == [] and not list(tmp_path.iterdir())
-
-
 def test_budgets_that_lead_to_one_choice_are_one_cell():
-    cells, _ = Recall(**TINY, attention=("dga",), entries=(14, 15, 16)).planned
+    cells, _ = Recall(**TINY, attention=("dga",), entries=(14, 15, 16)).planned()
     assert list(cells) == [cell.name
                            for cell in cells.values()] and len(set(cells.values())) == len(cells)
-
-
-def test_quick_trains_two_mechanisms_at_half_of_the_tokens(trained, tmp_path):
-    result = mqar(tmp_path / "mqar.json", quick=True, length=64, pairs=4)
-    assert {(row["attention"], row["entries"]) for row in result["trials"].values()} == {
-        ("full", None), ("cca", 32), ("streaming_llm", 32)}
 
 
 # ---------------------------------------------------------------- the frontier
@@ -321,26 +227,7 @@ def test_the_figure_draws_means_seeds_and_levels():
 
 def test_every_mechanism_has_a_colour():
     assert set(COLOURS) == {"full", *NAMES}
-
-
-def test_the_command_trains_and_draws(tmp_path):
-    words = ["study", "mqar", "--length", 16, "--pairs", 2, "--vocabulary", 16, "--steps", 1,
-             "--attention", "cca", "--entries", 12, "--out", tmp_path / "mqar.json", "--figure",
-             tmp_path / "mqar.png"]
-    done = CliRunner().invoke(app, list(map(str, words)))
-    assert done.exit_code == 0, done.output
-    assert "cca group=4 window=7" in done.stdout and (tmp_path / "mqar.png").stat().st_size > 5000
-    assert len(json.loads((tmp_path / "mqar.json").read_text())["trials"]) == 3
-
-
-@pytest.mark.parametrize("words, told",
-                         [(["--length", 63], "length: got 63"), (["--steps", 0], "steps: got 0"),
-                          (["--attention", "longlora"], "attention: got"),
-                          (["--attention", "dga", "--entries", 4], "fits into none of 4 entries"),
-                          (["--vocabulary", 9], "vocabulary: got 9")])
-def test_the_command_refuses_bad_numbers_in_one_line(tmp_path, words, told):
-    done = CliRunner().invoke(app, ["study", "mqar", "--out", str(tmp_path / "m.json"),
-                                    *map(str, words)])
-    assert done.exit_code == 2 and len(
-        done.stderr.splitlines()) == 1 and told in done.stderr, done.output
-    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="^points: got 'longlora'"):
+        frontier({"longlora": {1024: [0.5]}}, {}, published=0.99, guess=0.25)
+    with pytest.raises(ValueError, match="^points: got no accuracy of 'cca'"):
+        frontier({"cca": {1024: []}}, {}, published=0.99, guess=0.25)

@@ -5,14 +5,13 @@ tries.
 """
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from cca_lab.mechanisms import MECHANISMS, mechanism_of
-from cca_lab.models import attention_of, finetune, save_pretrained, swap_attention
+from cca_lab.mechanisms import mechanism_of
+from cca_lab.models import attention_of, save_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_losses
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.recipe import Diverged, FinetuneConfig
@@ -21,7 +20,6 @@ from cca_lab.studies.finetune import mixture_for, run_with_progress
 from cca_lab.studies.recover import Recover
 from cca_lab.studies.study import label
 from cca_lab.studies.summary import Spread, Summary, spoken, summaries
-from cca_lab.studies.sweep import SweepRecipe
 from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 from tests.studies import small
@@ -117,29 +115,6 @@ def test_a_trial_does_not_depend_on_those_before_it(home, tmp_path):
     assert not trials_are_independent(home, tmp_path / "b", InPlace)
 
 
-def trained_as_in_float32(home, out, kind):
-    exact, reading = TRAINED
-    rows = new_study(home, out, kind).run_trials({"exact": Trial("cca", CCA, exact, reading)})
-    other = new_study(home, out.with_name(f"other-{out.name}"), kind).run_trials(
-        {"auto": Trial("cca", CCA, replace(exact, precision="auto"), reading)})
-    return rows["exact"]["perplexity_ratio"] == other["auto"]["perplexity_ratio"]
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU chooses without a timing")
-def test_no_timing_chooses_the_precision_of_a_trial(home, tmp_path, monkeypatch):
-    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "bf16")
-    assert trained_as_in_float32(home, tmp_path / "study.json", Trials)
-    assert not trained_as_in_float32(home, tmp_path / "mutant.json", InPlace)
-
-
-def test_a_mechanism_that_trains_something_draws_it_from_the_trial_s_seed(home, tmp_path):
-    study = new_study(home, tmp_path / "study.json")
-    trials = [Trial("lococo", {"slots": 4, "segment": 8}, reading=Reading(seed=seed))
-              for seed in (0, 0, 1)]
-    first, again, other = (study.measure(trial, "")["perplexity"]["value"] for trial in trials)
-    assert first == again != other
-
-
 # ---------------------------------------------------------------- which trials are run
 
 def made_up(monkeypatch, fails=None):
@@ -162,14 +137,14 @@ def made_up(monkeypatch, fails=None):
 
 def test_a_stopped_study_goes_on_where_it_stood(home, tmp_path, monkeypatch):
     trials = {"a": Trial("full"), "b": Trial("cca", CCA), "c": Trial("cca")}
-    asked = made_up(monkeypatch, fails="2/3 b")
+    asked = made_up(monkeypatch, fails="b")
     with pytest.raises(RuntimeError):
         new_study(home, tmp_path / "study.json").run_trials(trials)
-    assert asked == ["1/3 a"]
+    assert asked == ["a"]
     asked = made_up(monkeypatch)
     study = new_study(home, tmp_path / "study.json")
     rows = study.run_trials(trials)
-    assert asked == ["2/3 b", "3/3 c"] and list(rows) == ["a", "b", "c"]
+    assert asked == ["b", "c"] and list(rows) == ["a", "b", "c"]
     assert study.run_trials({"c": trials["c"]}) == {"c": rows["c"]
                                                     } and len(asked) == 2  # the rows asked for only
 
@@ -186,27 +161,16 @@ def test_a_trial_of_the_same_name_that_trains_otherwise_is_refused_before_any_tr
             match="holds 'a' trained otherwise; give the same options, or name another file"):
         study.run_trials(
             {"b": Trial("full"), "a": Trial("cca", CCA, TRAINED[0], Reading(length=64, rows=4))})
-    assert asked == ["1/1 a"] and (tmp_path / "study.json").read_bytes() == before
+    assert asked == ["a"] and (tmp_path / "study.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("changes, named", [
-    ({"length": 96}, "length"), ({"windows": 5}, "windows"), ({"questions": 16}, "questions"),
-    ({"length": 96, "questions": 16}, "length, questions")])
-def test_a_file_of_another_study_is_refused(home, tmp_path, monkeypatch, changes, named):
+def test_a_file_of_another_study_is_refused(home, tmp_path, monkeypatch):
     made_up(monkeypatch)
     new_study(home, tmp_path / "study.json").run_trials({"a": Trial("full")})
     before = (tmp_path / "study.json").read_bytes()
-    with pytest.raises(ValueError, match=f"holds a study with another {named}; name another file"):
-        new_study(home, tmp_path / "study.json", **changes).run_trials({})
+    with pytest.raises(ValueError, match="holds a study with another length; name another file"):
+        new_study(home, tmp_path / "study.json", length=96).run_trials({})
     assert (tmp_path / "study.json").read_bytes() == before
-
-
-def test_a_file_of_another_text_is_refused(home, tmp_path, monkeypatch):
-    made_up(monkeypatch)
-    new_study(home, tmp_path / "study.json").run_trials({"a": Trial("full")})
-    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
-    with pytest.raises(ValueError, match="holds a study with another corpus"):
-        new_study(home, tmp_path / "study.json", text=str(tmp_path / "text.txt")).run_trials({})
 
 
 def test_a_file_of_another_model_whose_folder_has_the_same_name_is_refused(
@@ -298,11 +262,6 @@ def test_trials_that_differ_in_their_seed_only_are_gathered_and_stand_with_their
     assert [one["perplexity"]["value"] for one in found["cca, full"].rows] == [1.0, 3.0, 4.0]
 
 
-def test_a_spread_in_words():
-    spread = Spread(0.456, 0.4, 0.5)
-    assert spread.percent() == "46 % [40, 50]" and spread.number(2) == "0.46 [0.40, 0.50]"
-
-
 # ---------------------------------------------------------------- names
 
 @pytest.mark.parametrize("name, words", [
@@ -316,15 +275,6 @@ def test_a_spread_in_words():
                                              "weights only")])
 def test_a_trial_in_words(name, words):
     assert spoken(name) == words
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_every_mechanism_that_recover_may_be_asked_for_has_a_name_in_words(name):
-    """Its label is what `recover` calls a trial, and `readme` writes."""
-    trial = label(name, MECHANISMS[name]().options())
-    title = {"full": "full attention", "cca": "CCA"}.get(name, MECHANISMS[name].title)
-    assert spoken(trial).startswith(title) and spoken(f"{trial}, full").startswith(title)
-    assert "finetuned" in spoken(f"{trial}, full")
 
 
 def test_a_label_is_short():
@@ -348,57 +298,6 @@ def test_another_mechanism_keeps_as_many_entries_as_cca_with_its_sinks(home, tmp
     assert kept[1] > kept[0]
 
 
-# ---------------------------------------------------------------- the sweep
-
-def sweep_of(home, out, monkeypatch, recipes, close, seeds):
-    """Run a sweep that trains and measures nothing.
-
-    Return its trials, and what each model had after its training.
-    """
-    attentions = {}
-
-    def measure(study, trial, title):
-        model, records = study.train(trial, title)
-        attentions[title.partition(" ")[2]] = attention_of(model).name, len(records)
-        return row(0.5)
-
-    monkeypatch.setattr(Trials, "measure", measure)
-    monkeypatch.setattr(sweeping, "RECIPES", recipes)
-    monkeypatch.setattr(sweeping, "CLOSE", close)
-    text = str(home / "text.txt")
-    sweep = sweeping.Sweep(model=str(home / "base"), out=out, group=4, window=8, seeds=seeds,
-                           text=text)
-    return sweep.run()["trials"], attentions
-
-
-def test_a_sweep_tries_each_recipe_on_cca_and_on_the_control(home, tmp_path, monkeypatch, capsys):
-    recipe = SweepRecipe(steps=2, rows=2, optimizer="muon")
-    rows, attentions = sweep_of(home, tmp_path / "sweep.json", monkeypatch, (recipe,), (recipe,), 1)
-    assert recipe.control == "muon 0.001, 2 x 2, text 75%"
-    assert recipe.name == f"{recipe.control}, groups grow"
-    cca, control = f"cca, {recipe.name}, seed 0", f"full, {recipe.control}, seed 0"
-    assert attentions == {"full": ("full", 0), "cca": ("cca", 0), cca: ("cca", 2),
-                          control: ("full", 2)}
-    assert list(rows) == list(attentions)
-    trial = rows[cca]["trial"]
-    assert trial["options"] == CCA and trial["config"]["optimizer"] == "muon" and trial["config"][
-        "grow"] > 0
-    assert rows[control]["trial"]["config"] == trial["config"] | {"grow": 0.0}
-    assert json.loads((tmp_path / "sweep.json").read_text())["trials"] == rows
-    assert f"cca, {recipe.name} " in capsys.readouterr().out
-
-
-def test_the_close_recipes_are_tried_with_every_seed_and_the_others_once(
-        home, tmp_path, monkeypatch):
-    close, other = SweepRecipe(steps=0, rows=2), SweepRecipe(steps=0, rows=2, grow=0.0,
-                                                             text_share=0.5)
-    rows, _ = sweep_of(home, tmp_path / "sweep.json", monkeypatch, (close, other), (close,), 2)
-    seeds = {name: row["trial"]["reading"]["seed"] for name, row in rows.items() if "seed" in name}
-    assert sorted(seeds.values()) == [0, 0, 0, 0, 1, 1]
-    assert {name for name, seed in seeds.items() if seed} == {f"cca, {close.name}, seed 1",
-                                                              f"full, {close.control}, seed 1"}
-
-
 def test_recipes_have_names_of_their_own_and_read_the_same_number_of_tokens():
     """A third of a run with the defaults."""
     recipes = sweeping.RECIPES
@@ -413,12 +312,3 @@ def test_recipes_have_names_of_their_own_and_read_the_same_number_of_tokens():
                 reading.text_share, reading.rows,
                 reading.seed) == (recipe.learning_rate, recipe.steps, recipe.grow, recipe.optimizer,
                                   recipe.text_share, recipe.rows, 5)
-
-
-def test_two_recipes_that_differ_in_their_groups_have_one_control(home, tmp_path, monkeypatch):
-    grown = SweepRecipe(steps=0, rows=2)
-    recipes = grown, replace(grown, grow=0.0)
-    rows, _ = sweep_of(home, tmp_path / "sweep.json", monkeypatch, recipes, recipes, 1)
-    assert list(rows) == ["full", "cca", f"cca, {grown.name}, seed 0",
-                          f"full, {grown.control}, seed 0",
-                          f"cca, {grown.control}, groups fixed, seed 0"]

@@ -1,14 +1,10 @@
 """Learning curves paired by seed, and their arithmetic by hand (DGA Figures 3a, 4)."""
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from cca_lab.models.pretrain import tokenize
 from cca_lab.studies import convergence
-from cca_lab.studies.convergence import Convergence
 from tests.mutants import theory_convergence as wrong
 from tests.studies import small
 
@@ -63,22 +59,3 @@ def test_steps_to_a_level_between_measurements():
     assert convergence.steps_to([5.0, 4.0, 2.0], 3.0, every=10) == 15
     assert convergence.steps_to([5.0, 4.0], 6.0, every=10) == 0
     assert convergence.steps_to([5.0, 4.0], 3.0, every=10) is None
-
-
-def test_the_command_writes_losses_and_differences(tmp_path):
-    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
-    budget = replace(TINY, length=96)  # long enough for both to group something
-    written = Convergence(out=tmp_path / "found.json", seeds=2, steps=budget.steps, budget=budget,
-                          text=str(tmp_path / "text.txt")).run()
-    assert json.loads((tmp_path / "found.json").read_text()) == json.loads(json.dumps(written))
-    assert written["at_step"] == [0, 2, 4] and list(
-        written["rows"]) == ["full attention", "CCA", "DGA"]
-    for arm, row in written["rows"].items():
-        assert np.array(row["losses"]).shape == (2, 3)
-        if arm != "full attention":
-            mean = np.mean(
-                np.array(row["losses"]) - written["rows"]["full attention"]["losses"], axis=0)
-            np.testing.assert_allclose([found["value"] for found in row["minus_full"]], mean)
-            assert row["minus_full"][-1]["value"] != 0
-    with pytest.raises(ValueError, match="seeds: got 1"):
-        Convergence(out=tmp_path / "none.json", seeds=1, budget=TINY).run()

@@ -1,15 +1,12 @@
 """Noise in a model's attention: where it goes, how much, and that it leaves (DGA Figure 3b)."""
 
-import json
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from cca_lab.cli import app
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.models import save_pretrained, swap_attention
+from cca_lab.models import swap_attention
 from cca_lab.studies import noise_on_models
 from cca_lab.studies.noise_on_models import Noise
 from cca_lab.theory.noise import weight as noise
@@ -128,21 +125,3 @@ def test_what_cannot_be_done_is_refused(model):
     with pytest.raises(ValueError,
                        match="'keys, choice kept' for 'h2o' attention.*noise on keys works"):
         noise_on_models.divergence(model, IDS, Noise(noise_on_models.KEPT, 1.0))
-
-
-def test_the_command_writes_every_measurement(tmp_path):
-    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
-    save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
-    command = ["study", "noise", "--model", tmp_path / "base", "--text",
-               tmp_path / "text.txt", "--texts", 2, "--length", 64, "--seeds", 1, "--steps", 1,
-               "--out", tmp_path / "noise.json"]
-    shown = CliRunner().invoke(app, [str(word) for word in command])
-    assert shown.exit_code == 0, shown.output
-    written = json.loads((tmp_path / "noise.json").read_text())
-    assert len(written["rows"]) == (2 + 2 + 3) * 2 * 3 and written["device"]
-    for row in written["rows"]:
-        assert row["kl"]["low"] <= row["kl"]["value"] <= row["kl"]["high"] and len(
-            row["seeds"]) == 1
-    command[command.index("--texts") + 1] = 10**6
-    refused = CliRunner().invoke(app, [str(word) for word in command])
-    assert refused.exit_code == 2 and "texts: got 1000000" in refused.output
