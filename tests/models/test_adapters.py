@@ -141,8 +141,6 @@ def test_what_does_not_go_together_is_refused():
         lora(optimizer="muon")
     with pytest.raises(ValueError, match="^rank: got 0"):
         lora(rank=0)
-    with pytest.raises(ValueError, match="^rank: got 33, wanted 1 to 32"):
-        Finetuner(swapped(), mixture(), lora(rank=33))
     for strategy in ("full", "qkv"):
         with pytest.raises(ValueError, match=f"^strategy: got '{strategy}', wanted 'lora'"):
             mark_trainable(drawn(swapped()), strategy)
@@ -217,7 +215,7 @@ def test_a_state_without_a_trained_weight_is_refused():
     weights = load_file("run/state/model.safetensors")
     del weights[max(weights)]
     save_file(weights, "run/state/model.safetensors")
-    with pytest.raises(ValueError, match="^resume: .*state is the state of another model"):
+    with pytest.raises(ValueError, match="model.safetensors is missing, or not as it was"):
         Finetuner(swapped(), mixture(), lora(), Path("run")).resume()
 
 
@@ -357,6 +355,13 @@ def reweighted(change):
     save_file(stored, path)
 
 
+def other_base():
+    """Return the base with one weight that differs."""
+    model = tiny("gpt2").float()
+    next(model.parameters()).data[0, 0] += 1
+    return model
+
+
 BROKEN = {
     "config no JSON": (lambda: Path("adapter", CONFIG_FILE).write_text('{"r": 4'),
                        r"^adapter: adapter/adapter_config.json is no JSON"),
@@ -364,7 +369,6 @@ BROKEN = {
                       r"^adapter: adapter/adapter_config.json: got \[\]"),
     "another method": (lambda: rewritten(peft_type="IA3"), "peft_type: got 'IA3', wanted one of"),
     "rank of text": (lambda: rewritten(r="4"), "r: got '4', wanted an integer"),
-    "huge rank": (lambda: rewritten(r=10**9), "r: got 1000000000, wanted 1 to 32"),
     "another rank": (lambda: rewritten(r=3), "cannot be used: .*lora_A.weight is .* trained on"),
     "other matrices": (lambda: rewritten(target_modules=["nothing"]), "cannot be used: .*nothing"),
     "weights gone": (lambda: Path("adapter", WEIGHTS_FILE).unlink(), f"{WEIGHTS_FILE}"),
@@ -380,6 +384,8 @@ BROKEN = {
                           f"{ATTENTION_FILE} is no JSON"),
     "another base": (lambda: save_pretrained(tiny("gpt2", n_embd=64), "base"),
                      "wants .* trained on another base model"),
+    "another base of the same shapes": (
+        lambda: save_pretrained(other_base(), "base"), "it was trained on another base model"),
     "another family": (lambda: save_pretrained(tiny("llama").float(), "base"), "cannot be used"),
     "base names itself": (lambda: rewritten(base_model_name_or_path="adapter"),
                           "is an adapter of adapter, which cannot be loaded")}
@@ -406,7 +412,7 @@ def test_a_base_that_is_not_here_is_to_be_given():
     rewritten(base_model_name_or_path=None)
     with pytest.raises(ValueError, match="names no model that it belongs to"):
         load_pretrained("adapter")
-    with pytest.raises(ValueError, match="elsewhere/adapter_config.json"):
+    with pytest.raises(OSError, match="elsewhere/adapter_config.json"):
         load_pretrained("elsewhere", adapter="elsewhere")
     with pytest.raises(ValueError, match="^path_or_name: adapter is an adapter, and one more"):
         load_pretrained("adapter", adapter="adapter")
