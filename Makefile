@@ -19,7 +19,7 @@ LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
 .PHONY: help venv walkthrough quick test test-all readers lab course site release doctor notebooks clean
 
 help:
-	@echo "make walkthrough   run the notebooks in order; results in build/walkthrough/index.html"
+	@echo "make walkthrough   run the notebooks in order, compare, and open the site with what ran"
 	@echo "                   FROM=05 starts at a notebook, ONLY=05 runs one"
 	@echo "make quick         ruff, mypy and the quick tests, in less than two minutes; stops at the first failure"
 	@echo "make test          every test that continuous integration runs, notebooks included"
@@ -47,7 +47,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 walkthrough: $(VENV)/.installed
-	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab walkthrough $(LIMITS)
+	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab walkthrough --show $(LIMITS)
 
 quick: $(VENV)/.installed
 	@$(BIN)/python -m pytest -x $(SHARED) -m "not slow and not nightly"

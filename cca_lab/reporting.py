@@ -1,4 +1,4 @@
-"""The machine of a measurement, and how progress, results, tables and figures are shown."""
+"""The machine of a measurement, and how progress, results and figures are shown."""
 
 import json
 import math
@@ -7,23 +7,19 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from cca_lab import freed_memory
 from cca_lab.files import replacing
 
-WIDE = 200  # width in characters of a table that is not printed to a terminal
 SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -96,21 +92,6 @@ def _check_finite(value: Any, name: str) -> None:
         _check_finite(each, f"{name}.{key}")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
-                console: Console | None = None) -> None:
-    """Print rows of text and numbers as a table, right-aligned except for the first column."""
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(str, row))
-    if console is None:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=WIDE)  # a log has no width to fit the table to
-    console.print(table)
-
-
 def write_figure(path: str | Path, figure: Any, dpi: int = 110) -> None:
     """Write a Figure as PNG, whole or not at all."""
     with replacing(Path(path)) as temporary:
@@ -144,7 +125,7 @@ def _line_reporter(console: Console, title: str, total: float) -> Callable[[floa
             return
         last = now
         left = (now - start) * (total - done) / (done - first) if done > first else float("nan")
-        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} "
+        console.print(f"{title}  {min(100, 100 * done / total):3.0f} %  {text}  {now - start:.0f} "
                       f"s{_left(left)}", highlight=False)
     return report
 

@@ -13,7 +13,7 @@ copyright = "the cca_lab authors; MIT, texts CC BY 4.0"
 root_doc = "index"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cca_lab.views.mathml"]
 
-# Notebooks are shown as they were committed, formulas as MathML.
+# Notebooks are shown with the outputs that they have, formulas as MathML.
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
@@ -22,7 +22,7 @@ html_math_renderer = "mathml"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_update_mathjax = False
 myst_heading_anchors = 4
-# Checks and results have a text too; their own kind is for the summary of the walkthrough.
+# Checks and results have a text too; their own kind is for the walkthrough, which counts them.
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 default_role = "code"  # docstrings have Markdown's single backquotes

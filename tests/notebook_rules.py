@@ -1,37 +1,27 @@
 """What every committed notebook keeps to, as one function that lists what breaks it."""
 
-import ast
 import json
 import re
-from pathlib import Path
 
 from nbformat import NotebookNode
 
 from cca_lab.course.registry import TURNS
 from cca_lab.course.release import BEGIN, END, solution_of
-from cca_lab.views import pages, walkthrough
 from cca_lab.views.execution import is_run
 from cca_lab.views.notebook_tools import CHECK_TYPE
+from cca_lab.views.walkthrough import collect
 
 KNOWN_TAGS = {"volatile", "trained"}  # see cca_lab/views/comparison.py
 MOST_IMAGE_BYTES = 150_000
 MOST_SECONDS = 180
 MACHINE_PATH = re.compile(
     r"(?<![\w.~])/(?:home|root|tmp|work|Users|mnt|var|private|opt)/\w|\b[A-Z]:\\+\w")
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # a colon means a scheme
-MOST_IMPORTS = 6  # in the first code cell
-ENDING = ("## What we saw", "**Further reading:**", "**Assignment", "(../lab/release/")  # in order
+ENDING = ("## What we saw", "**Further reading:**")  # in order
 
 
-def rule_breaks(notebook: NotebookNode, folder: Path) -> list[str]:
-    """List in words what is wrong with a committed notebook.
-
-    Args:
-        notebook: as committed.
-        folder: where it stands, to follow its links.
-    """
-    return [*_form(notebook), *_run_through(notebook), *_outputs(notebook),
-            *_text(notebook, folder)]
+def rule_breaks(notebook: NotebookNode) -> list[str]:
+    """List in words what is wrong with a committed notebook; the site's test follows its links."""
+    return [*_form(notebook), *_run_through(notebook), *_outputs(notebook)]
 
 
 def _form(notebook: NotebookNode) -> list[str]:
@@ -59,7 +49,7 @@ def _run_through(notebook: NotebookNode) -> list[str]:
         breaks.append("an empty code cell")
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         breaks.append("cells were not run once, in order, from a fresh kernel")
-    if not walkthrough.collect(notebook, CHECK_TYPE):
+    if not collect(notebook, CHECK_TYPE):
         breaks.append("nothing is checked with cca_lab.views.notebook_tools.check")
     return breaks
 
@@ -139,7 +129,7 @@ def turn_breaks(notebook: NotebookNode) -> list[str]:
 
 
 def climb_breaks(notebook: NotebookNode) -> list[str]:
-    """List what a notebook lacks that teaches by hints, tempting answers and what to read next."""
+    """List what a notebook lacks that teaches by hints and says what to read next."""
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     breaks = []
     for number, source in enumerate(code):
@@ -152,17 +142,6 @@ def climb_breaks(notebook: NotebookNode) -> list[str]:
         shown = {line.strip() for earlier in code[:number] for line in earlier.split("\n")}
         if own and 2 * len(own & shown) >= len(own):
             breaks.append(f"{names}: a cell above shows the solution")
-    for call in _calls(code, "predict"):
-        given = [*call.args[3:], *(word.value for word in call.keywords if word.arg == "tempting")]
-        keys = given[0].keys if given and isinstance(given[0], ast.Dict) else []
-        yes_or_no = any(isinstance(getattr(key, "value", None), bool) for key in keys)
-        asked = ast.literal_eval(call.args[2]) if len(call.args) > 2 else ""
-        one_of_two = re.search(r"[,:] \w+ or \w+$", asked)
-        if len(keys) < (1 if yes_or_no or one_of_two else 2):
-            breaks.append(f"{ast.literal_eval(call.args[0])}: wanted two tempting answers")
-    imports = re.findall(r"^(?:import|from) .*", code[0], flags=re.MULTILINE)
-    if len(imports) > MOST_IMPORTS:
-        breaks.append(f"{len(imports)} imports in the first cell, at most {MOST_IMPORTS}")
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     if not re.search(".*".join(map(re.escape, ENDING)), text, flags=re.DOTALL):
         breaks.append(f"the end lacks one of {', '.join(ENDING)}, in this order")
@@ -173,11 +152,6 @@ def _solution_lines(source: str) -> set[str]:
     """Return the lines of a solution that say something: no comments, and no short ones."""
     inside = source.partition(BEGIN)[2].partition("### END")[0].split("\n")
     return {line.strip() for line in inside if len(line.strip()) > 24 and "# " not in line}
-
-
-def _calls(code: list[str], name: str) -> list[ast.Call]:
-    return [node for source in code for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name]
 
 
 def _table_of_answers(notebook: NotebookNode) -> list[str]:
@@ -215,15 +189,4 @@ def _outputs(notebook: NotebookNode) -> list[str]:
                 path = MACHINE_PATH.search(value if isinstance(value, str) else json.dumps(value))
                 if path:
                     breaks.append(f"a path of one machine: {path.group()!r}")
-    return breaks
-
-
-def _text(notebook: NotebookNode, folder: Path) -> list[str]:
-    breaks = []
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    breaks += [f"a link to {target}, which is not there" for target in LINK.findall(text)
-               if not (folder / target).exists()]
-    breaks += [f"a formula that does not become MathML: {formula}"
-               for formula in re.findall(r'<code class="formula"[^>]*>([^<]*)',
-                                         pages.notebook_page(notebook, folder, folder, ()))]
     return breaks

@@ -1,13 +1,18 @@
 """The command line: a mistake is one line, nothing is destroyed, and every name listed is there."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from cca_lab import cli
 from cca_lab.options import parsed
+from cca_lab.theory import prove
+from cca_lab.theory.forall.terms import implied, integers
 from tests.command import run_command
 
 FULL = Path("/dev/full")  # a disk without room
@@ -90,6 +95,22 @@ def test_a_full_disk_is_one_line():
                               stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2 and done.stderr.splitlines() == [
         "error: [Errno 28] No space left on device"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a signal to oneself ends a process here")
+def test_ctrl_c_ends_a_proof_and_writes_nothing(monkeypatch, tmp_path):
+    """The mutant that takes z3's "unknown" for an answer goes on, and writes the page."""
+    pytest.importorskip("z3")
+
+    def endless():
+        x, y, z = integers("x y z")
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        implied([], (x * x * x + y * y * y + z * z * z != 114).term, 8.0)
+        yield from ()
+
+    monkeypatch.setattr(prove, "proofs", endless)
+    monkeypatch.setattr(prove, "repository", lambda: tmp_path)
+    assert run_command(["prove"]).exit_code == 130 and not list(tmp_path.iterdir())
 
 
 def test_every_command_has_a_sentence():

@@ -1,11 +1,7 @@
 """`cca-lab doctor` and the checksums it relies on: each problem is found, named, and has advice."""
 
-import builtins
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -39,14 +35,6 @@ def test_every_finding_is_a_marked_line_with_advice_where_something_is_wrong():
             "Jupyter kernel", "fonts", "shipped data"} <= names
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
-def test_a_full_disk_is_one_line():
-    with Path("/dev/full").open("w") as full:
-        run = subprocess.run([sys.executable, "-m", "cca_lab", "doctor"], stdout=full, check=False,
-                             stderr=subprocess.PIPE, text=True)
-    assert run.returncode == 2 and run.stderr == "error: [Errno 28] No space left on device\n"
-
-
 @pytest.mark.parametrize("status, code", [("ok", 0), ("warn", 0), ("fail", 1)])
 def test_only_a_failure_fails(monkeypatch, capsys, status, code):
     monkeypatch.setattr(doctor, "examine",
@@ -57,11 +45,9 @@ def test_only_a_failure_fails(monkeypatch, capsys, status, code):
 
 
 @pytest.mark.parametrize("requirement, pin, extra, status", [
-    ("numpy>=1", None, "", "ok"),
     ("numpy>=1", "installed", "", "ok"),
     ("numpy>=1", "0.9", "", "warn"),
     ("numpy<1", "0.9", "", "fail"),
-    ("numpy<1", "0.9", "dev", "warn"),
     ("no-such-package>=2", "2.0", "", "fail"),
     ("no-such-package>=2", "2.0", "models", "warn"),
 ])
@@ -85,31 +71,6 @@ def test_pins_are_read_with_their_markers():
     pins = doctor.read_pins(
         "# a comment\nTorch==2.13.0\nwin_only==1.0 ; sys_platform == 'no-such-platform'\n")
     assert pins == {"torch": Version("2.13.0")}
-
-
-def test_old_python_fails():
-    assert doctor.check_python((3, 10, 4)).status == "fail"
-    assert doctor.check_python((3, 11, 0)).status == "ok"
-
-
-def test_triton_interpreter_is_announced(monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    found = doctor.check_triton()
-    assert "interprets" in found.message or "not made for" in found.message
-
-
-def test_missing_triton_is_a_warning_on_linux_only(monkeypatch):
-    real_import = builtins.__import__
-
-    def without_triton(name, *args, **kwargs):
-        if name == "triton":
-            raise ImportError("no triton here")
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_triton)
-    for platform, status in (("linux", "warn"), ("darwin", "ok")):
-        monkeypatch.setattr(doctor.sys, "platform", platform)
-        assert doctor.check_triton().status == status
 
 
 @pytest.mark.parametrize("built, loads, switch, compiler, status, words", [
@@ -156,8 +117,6 @@ def test_intact_data_is_ok(data):
 @pytest.mark.parametrize("damage, words, status", [
     (lambda data: (data / "results/speed.json").write_bytes(b"[2]"), "changed: results/speed.json",
      "fail"),
-    (lambda data: (data / "models/tiny/config.json").write_bytes(b"{}\n"), "changed: models/tiny",
-     "fail"),
     (lambda data: (data / "results/speed.json").unlink(), "missing: results/speed.json", "fail"),
     (lambda data: (data / "results/more.json").write_text("1"), "not listed: results/more.json",
      "warn"),
@@ -165,7 +124,7 @@ def test_intact_data_is_ok(data):
     (lambda data: (data / files.CHECKSUMS).write_text("abc\n"), "wanted '<sha256>  <path>'",
      "fail"),
     (lambda data: shutil.rmtree(data), "is not a folder", "fail"),
-], ids=["changed", "line ending", "missing", "not listed", "no list", "bad list", "no folder"])
+], ids=["changed", "missing", "not listed", "no list", "bad list", "no folder"])
 def test_each_damage_to_the_data_is_found(data, damage, words, status):
     damage(data)
     (found,) = doctor.check_data()
@@ -182,10 +141,6 @@ def test_checksums_command_verifies_and_writes(data):
 
 def test_shipped_data_is_as_recorded():
     assert files.checksum_problems(files.data_folder()) == []
-
-
-def test_folders_follow_the_data_folder(data):
-    assert files.models_folder() == data / "models" and files.results_folder() == data / "results"
 
 
 def test_missing_data_folder_says_what_to_do(monkeypatch, tmp_path):

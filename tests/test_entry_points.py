@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,15 +26,6 @@ NOTES = '#!/bin/sh\npwd > "$NOTES"\nfor word in "$@"; do echo "$word" >> "$NOTES
         'while [ $# -gt 0 ]; do [ "$1" = -c ] && cp "$2" "$NOTES.pins"; shift; done\n'
 
 
-@dataclass(frozen=True)
-class Call:
-    """How a script called pip: in which folder, and with which pins in the file after -c."""
-
-    folder: Path
-    words: list[str]
-    pins: dict[str, str]
-
-
 def pins(text: str) -> dict[str, str]:
     """Return the pins of a constraints file, by canonical name."""
     lines = (line.partition("#")[0] for line in text.splitlines())
@@ -46,8 +36,11 @@ def pins(text: str) -> dict[str, str]:
 PINS = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
 
 
-def called(script: Path, tmp_path: Path, folder: Path = ROOT) -> Call:
-    """Run a script, and return its one call of pip."""
+def called(script: str, tmp_path: Path, folder: Path = ROOT) -> list[str]:
+    """Run a script, and return the words behind `pip install` of its one call, made in the clone.
+
+    The pins in the file behind -c are those of the lab, as far as there are any.
+    """
     if not shutil.which("bash"):
         pytest.skip("bash is not installed: the script cannot run")
     for name in ("python", "python3"):
@@ -56,46 +49,19 @@ def called(script: Path, tmp_path: Path, folder: Path = ROOT) -> Call:
     notes = tmp_path / "notes"
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
                                 "NOTES": str(notes)}
-    subprocess.run(["bash", str(script)], cwd=folder, env=environment, capture_output=True,
-                   check=True)
+    subprocess.run(["bash", str(ROOT / "binder" / script)], cwd=folder, env=environment,
+                   capture_output=True, check=True)
     where, *words = notes.read_text().splitlines()
-    assert words[:3] == ["-m", "pip", "install"]
-    return Call(Path(where), words[3:], pins((tmp_path / "notes.pins").read_text()))
-
-
-def complaints(call: Call) -> list[str]:
-    """List other versions than the lab's, another folder, unknown extras of an installation."""
-    wrong = [f"{name}{version} is not the lab's {PINS.get(name)}"
-             for name, version in call.pins.items() if PINS.get(name) != version]
-    if call.folder.resolve() != ROOT.resolve():
-        wrong.append(f"runs in {call.folder}")
-    (project,) = re.findall(r"^\.\[(.*)\]$", "\n".join(call.words), re.MULTILINE)
-    wrong += [f"unknown extra {extra}" for extra in project.split(",") if extra not in EXTRAS]
-    if call.pins.get("torch") != "==2.13.0":
-        wrong.append(f"torch{call.pins.get('torch')}, wanted 2.13.0")
-    return wrong
+    assert words[:3] == ["-m", "pip", "install"] and Path(where).resolve() == ROOT.resolve()
+    assert pins((tmp_path / "notes.pins").read_text()).items() <= PINS.items()
+    (project,) = re.findall(r"^\.\[(.*)\]$", "\n".join(words), re.MULTILINE)
+    assert set(project.split(",")) <= set(EXTRAS)
+    return words[3:]
 
 
 def test_binder_installs_the_pins_of_the_lab(tmp_path):
-    call = called(ROOT / "binder" / "postBuild", tmp_path)
-    assert complaints(call) == [] and call.pins == PINS
-    assert call.words[call.words.index("-c") + 1] == "constraints.txt"
-
-
-def test_another_version_and_another_folder_are_noticed(tmp_path):
-    """Mutants of Binder's script."""
-    text = (ROOT / "binder" / "postBuild").read_text(encoding="utf-8")
-    other = tmp_path / "constraints.txt"
-    other.write_text((ROOT / "constraints.txt").read_text(encoding="utf-8").replace(
-        "torch==2.13.0", "torch==2.15.0"))
-    mutant = tmp_path / "postBuild"
-    elsewhere = text.replace("python -m", "cd binder\npython -m").replace("-c con", "-c ../con")
-    for wrong, words in ((text.replace("-c constraints.txt", f"-c {other}"), "torch==2.15.0"),
-                         (text.replace("[course]", "[coarse]"), "unknown extra coarse"),
-                         (elsewhere, "runs in")):
-        assert wrong != text
-        mutant.write_text(wrong, encoding="utf-8")
-        assert any(words in each for each in complaints(called(mutant, tmp_path)))
+    words = called("postBuild", tmp_path)
+    assert words[words.index("-c") + 1] == "constraints.txt"
 
 
 def test_binder_has_the_python_of_the_conda_environment():
@@ -109,20 +75,14 @@ def test_binder_has_the_python_of_the_conda_environment():
 def test_colab_gets_the_pins_but_keeps_its_kernel(tmp_path):
     elsewhere = tmp_path / "content"
     elsewhere.mkdir()
-    call = called(ROOT / "binder" / "colab.sh", tmp_path, elsewhere)
-    assert complaints(call) == [] and not KERNEL & set(call.pins)
-    asked = {canonicalize_name(word) for word in call.words if re.fullmatch(r"[a-z0-9]+", word)}
+    words = called("colab.sh", tmp_path, elsewhere)
+    pinned = set(pins((tmp_path / "notes.pins").read_text()))
+    asked = {canonicalize_name(word) for word in words if re.fullmatch(r"[a-z0-9]+", word)}
     wanted = {canonicalize_name(Requirement(text).name) for text in EXTRAS["notebooks"]}
     assert asked == wanted - KERNEL - {"jupyterlab"}, "the notebooks' extra without the kernel"
-    assert asked <= set(call.pins)
-    assert set(PINS) - set(call.pins) <= KERNEL | {"jupyter-core", "jupyterlab-widgets",
-                                                   "widgetsnbextension"}
-
-
-def test_scripts_can_be_started():
-    for name in ("postBuild", "colab.sh"):
-        mode = (ROOT / "binder" / name).stat().st_mode
-        assert os.name != "posix" or mode & 0o111, f"binder/{name}: chmod +x"
+    assert {*asked, "torch"} <= pinned and not KERNEL & pinned
+    assert set(PINS) - pinned <= KERNEL | {"jupyter-core", "jupyterlab-widgets",
+                                           "widgetsnbextension"}
 
 
 def test_the_container_installs_with_make():

@@ -4,26 +4,23 @@ Nothing here looks into a kernel, only at the page and at what was saved.
 """
 
 import inspect
-import re
 
 import nbformat
 import pytest
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_notebook
 
 from cca_lab import files
+from cca_lab.cli import lab
 from cca_lab.course.release import STUB, solution_of
 from cca_lab.mechanisms.cca import groups
 from tests import jupyterlab
-from tests.command import run_command
 from tests.jupyterlab import MARKS
 from tests.views.explorer.browser import patient_expect
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.nightly]
 
 NAMES = {path.stem[:2]: path.name for path in sorted(files.notebooks_folder().glob("*.ipynb"))}
 NOT_WRITTEN = "not written yet; hints and a solution are folded below"
-NOT_GUESSED = "no guess yet: write one in the place of the dots, and run the cell again"
 TEXT = "def average(numbers):\n    return sum(numbers) / len(numbers)\n"
 GROUP, WINDOW = 3, 4  # of the explorer at first
 
@@ -32,8 +29,7 @@ GROUP, WINDOW = 3, 4  # of the explorer at first
 def mine(tmp_path_factory):
     """The reader's build of all notebooks, by the command."""
     folder = tmp_path_factory.mktemp("jupyterlab") / "work" / "mine"
-    done = run_command(["notebooks", "--student", str(folder)])
-    assert done.exit_code == 0 and f"{len(NAMES)} notebooks written" in done.output, done.output
+    assert lab.notebooks(student=folder) == 0
     return folder
 
 
@@ -59,71 +55,6 @@ def tidy(request):
             await panel.sessionContext.shutdown();
             panel.dispose();
         }""")
-
-
-# A reader who writes nothing
-
-def printed(cell: NotebookNode) -> str:
-    """Return what a cell has printed."""
-    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
-
-
-def check_untouched(notebook: NotebookNode) -> None:
-    """Check that every cell of a reader's saved notebook ran, and no answer or guess is written."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    broken = [(cell.id, output.ename, output.evalue) for cell in cells for output in cell.outputs
-              if output.output_type == "error"]
-    assert not broken, broken
-    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    for cell in cells:
-        said = cell.id, printed(cell)
-        assert "stderr" not in [output.get("name") for output in cell.outputs], said
-        turns = cell.source.count("\nyour_turn(") or cell.source.count("    your_turn(")
-        guesses = len(re.findall(r"^predict\(", cell.source, flags=re.MULTILINE))
-        assert said[1].count(NOT_WRITTEN) == turns and said[1].count(NOT_GUESSED) == guesses, said
-
-
-def test_an_untouched_notebook_runs_to_its_end(page, mine):
-    """Catches a stub that stops the run, cells that need the reader's function, no stubs.
-
-    course/test_student.py runs a longer one, without a browser.
-    """
-    number = "00"
-    page.evaluate(jupyterlab.OPEN, NAMES[number])
-    jupyterlab.run_all(page)
-    notebook = nbformat.read(mine / NAMES[number], as_version=4)
-    assert any(STUB in cell.source for cell in notebook.cells)
-    check_untouched(notebook)
-    table = jupyterlab.shown(page, "my-work")
-    assert f"{number}.1" in table and "done" not in table, table
-
-
-def ran(*cells: tuple[str, str], stop: str = "") -> NotebookNode:
-    """Return a notebook of cells (source, what it printed), whose last failed with error `stop`."""
-    notebook = new_notebook(
-        cells=[new_code_cell(source, execution_count=number,
-                             outputs=[new_output("stream", name="stdout", text=text)])
-               for number, (source, text) in enumerate(cells, start=1)])
-    if stop:
-        notebook.cells[-1].outputs.append(new_output("error", ename=stop, evalue="", traceback=[]))
-    return notebook
-
-
-TURN, GUESS = f"def f():\n    {STUB}\n\n\nyour_turn('00.1', f)", "predict('00.3', ..., 'a number')"
-RAN = {"a stub that stops the run": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED),
-                                        stop="NotImplementedError"),
-       "a cell that was not reached": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED)),
-       "a stub of which nothing is said": ran((TURN, "00.1 One row of attention: done"),
-                                              (GUESS, NOT_GUESSED)),
-       "a guess of which nothing is said": ran((TURN, NOT_WRITTEN), (GUESS, ""))}
-RAN["a cell that was not reached"].cells[-1].execution_count = None
-
-
-@pytest.mark.parametrize("wrong", RAN)
-def test_the_check_of_an_untouched_notebook_catches(wrong):
-    check_untouched(ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED)))
-    with pytest.raises(AssertionError):
-        check_untouched(RAN[wrong])
 
 
 # A reader who guesses, errs and corrects
@@ -170,24 +101,6 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     assert f"\n    {right[0]}\n    {right[1]}\n\n\nyour_turn(" in source, source
     said = jupyterlab.run(page, "turn-core")
     assert said == "03.2 The core of one group: done"
-
-
-# A reader who climbs a whole ladder
-
-def test_a_ladder_written_in_the_browser(page):
-    """Catches a check that is never content, and a rung that needs more than the cells above."""
-    number, rungs = "01", ("01.2", "01.3", "01.10", "01.13")
-    notebook = nbformat.read(files.notebooks_folder() / NAMES[number], as_version=4)
-    solutions = {turn: (cell.id, solution_of(cell.source)[-1]) for cell in notebook.cells
-                 for turn in rungs if f'your_turn("{turn}"' in cell.source}
-    page.evaluate(jupyterlab.OPEN, NAMES[number])
-    jupyterlab.run_all(page)
-    for name, solution in solutions.values():
-        assert NOT_WRITTEN in jupyterlab.shown(page, name)
-        jupyterlab.paste(page, name, solution)
-        assert jupyterlab.run(page, name).endswith(": done"), jupyterlab.shown(page, name)
-    table = jupyterlab.run(page, "my-work")
-    assert table.count(" done") == table.count("the folded solution") == len(rungs), table
 
 
 # A reader who moves a slider

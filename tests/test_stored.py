@@ -5,9 +5,10 @@ import json
 import math
 import os
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
@@ -92,11 +93,10 @@ def test_a_good_record_is_accepted():
     matches([GOOD, 5], list[Any], "f.json")
 
 
-@pytest.mark.parametrize("path", list(places(GOOD)), ids=written)
-def test_every_wrong_kind_of_every_field_is_refused_by_its_name(path):
+def test_every_wrong_kind_of_every_field_is_refused_by_its_name():
     """The mutants without one of the checks (range, bool, inside a list) accept a value."""
-    field = written(path)
-    for name, value in VALUES.items():
+    for path, (name, value) in product(places(GOOD), VALUES.items()):
+        field = written(path)
         record = replaced(path, value)
         if name in FITS.get(re.sub(r"\d", "", field), ()):
             matches(record, Marks, "f.json")
@@ -106,15 +106,10 @@ def test_every_wrong_kind_of_every_field_is_refused_by_its_name(path):
             matches(record, Marks, "f.json", "delete it")
 
 
-@pytest.mark.parametrize("path", [path for path in places(GOOD) if isinstance(path[-1], str)],
-                         ids=written)
-def test_a_missing_field_is_refused_unless_it_may_be_left_out(path):
-    record = replaced(path)
-    if path[0] in ("more", "seconds") and len(path) == 1 + (path[0] == "seconds"):
-        matches(record, Marks, "f.json")
-        return
-    with pytest.raises(ValueError, match=rf"^f\.json: {re.escape(written(path))}: got nothing"):
-        matches(record, Marks, "f.json")
+def test_a_missing_field_is_refused_unless_it_may_be_left_out():
+    matches(replaced(("more",)), Marks, "f.json")
+    with pytest.raises(ValueError, match=r"^f\.json: tasks\[1\].id: got nothing"):
+        matches(replaced(("tasks", 1, "id")), Marks, "f.json")
 
 
 def test_messages():
@@ -133,20 +128,17 @@ def test_messages():
         matches("x" * 1000, list[str], "f")
 
 
-SPECIAL = {"pipe": os.mkfifo, "folder": os.mkdir,
-           "socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
-           "link to a device": lambda path: path.symlink_to("/dev/zero")}
+SPECIAL = {"pipe": os.mkfifo, "link to a device": lambda path: path.symlink_to("/dev/zero")}
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-@pytest.mark.parametrize("reading", [read_text, read_json])
-def test_what_is_no_file_is_never_opened(tmp_path, monkeypatch, kind, reading):
+def test_what_is_no_file_is_never_opened(tmp_path, monkeypatch, kind):
     """The mutant that opens it waits for a pipe's writer for ever, and reads /dev/zero whole."""
-    monkeypatch.chdir(tmp_path)  # a socket's path is short
-    path = tmp_path.relative_to(tmp_path) / "r.json"
+    monkeypatch.chdir(tmp_path)
+    path = Path("r.json")
     SPECIAL[kind](path)
     with pytest.raises(ValueError, match=r"^marks: r\.json is a device, a pipe or a folder"):
-        reading(path, "marks")
+        read_json(path, "marks")
 
 
 @pytest.mark.parametrize("content", [

@@ -7,13 +7,10 @@ early ones, so that this evens the work). `Shards` and `Route` are arithmetic of
 computes something else.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property, partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,13 +18,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.distributed import ProcessGroup
-from torch.multiprocessing.spawn import spawn
 
 from cca_lab.settings import check_integers
 
 BALANCES = ("contiguous", "zigzag")
-# after which a collective that some process does not call is an error
-PATIENCE = timedelta(seconds=120)
 
 Range = tuple[int, int]  # the tokens, cores or rows [start, stop)
 Ranges = tuple[Range, ...]  # disjoint, in order, none of them empty
@@ -232,33 +226,3 @@ def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Callable[[
         return torch.cat([x[:0], arrived[:0], *(part for _, part in held)])
 
     return rows
-
-
-def run_in_processes(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Call function(group, *arguments) in new processes of one group; return all results.
-
-    Args:
-        ranks: how many processes; each computes with one thread.
-        function: it has to be importable.
-        arguments: they are pickled.
-
-    Raises:
-        torch.multiprocessing.ProcessRaisedException: if the function raises in a process.
-    """
-    check_integers(1, ranks=ranks)
-    with tempfile.TemporaryDirectory() as folder:
-        spawn(_process, (ranks, folder, function, arguments), nprocs=ranks)
-        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=False)
-                for rank in range(ranks)]
-
-
-def _process(rank: int, ranks: int, folder: str, function: Callable[..., Any],
-             arguments: tuple[Any, ...]) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
-                            world_size=ranks, timeout=PATIENCE)
-    try:
-        torch.save(function(dist.group.WORLD, *arguments), Path(folder) / f"{rank}.pt")
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()

@@ -105,7 +105,7 @@ def prepared(name: str, command: Command, words: Sequence[str]) -> Callable[[], 
         module, _, kind = command[0].partition(":")
         settings = parsed(getattr(import_module(module), kind), words, name)
         check_outputs(vars(settings))
-        return settings.run  # type: ignore[no-any-return]
+        return lambda: settings.run() and None  # the result is for callers in Python
     return parsed(_later(command), words, name)  # type: ignore[no-any-return]
 
 

@@ -162,9 +162,6 @@ def check_kernel() -> Check:
 
 def check_fonts() -> Check:
     """Check that the font of the figures is found."""
-    from cca_lab.views.execution import prepare_fonts
-
-    prepare_fonts()
     from matplotlib import font_manager
 
     try:

@@ -1,7 +1,10 @@
 """Commands that check the installation, run the notebooks, write pages and handle shipped data."""
 
+import os
 import re
 import sys
+import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -35,24 +38,44 @@ def native() -> None:
     print(f'native op: {library}\nbackend "auto" {used}')
 
 
-def walkthrough(*, start: From = None, only: str | None = None,
-                out: Path = Path("build/walkthrough"), html: bool = True,
-                folder: Path | None = None) -> int:
-    """Run the notebooks in order, and write pages and a summary.
+def walkthrough(*, start: From = None, only: str | None = None, out: Path = Path("build/site"),
+                pages: bool = True, show: bool = False) -> int:
+    """Run the notebooks in order, compare their outputs, and write the site with what ran.
 
     Args:
         start: First notebook, by its number or name, such as 05.
         only: The only notebook, such as 01.
-        out: Folder for the notebooks, pages and summary.
-        html: Write HTML pages too.
-        folder: Folder that holds the notebooks; by default notebooks/ of the clone.
+        out: Folder of the site: a new one, or that of an earlier site.
+        pages: Write the site.
+        show: Open the site in a browser.
     """
-    from cca_lab.files import notebooks_folder
+    from rich.console import Console
+
+    from cca_lab import files
+    from cca_lab.views.notebook_files import choose
     from cca_lab.views.walkthrough import walkthrough as run
 
-    _build_native()
-    return run(folder or notebooks_folder(), check_folder(out), start=start, only=only,
-               with_pages=html)
+    console, chosen = Console(), choose(files.notebooks_folder(), start, only)
+    if not pages:
+        _build_native()
+        return run(chosen, console)
+    from cca_lab.views.site import Site
+
+    with Site(files.repository(), out, extras=_of_models()) as made:
+        _build_native()
+        print("Writing the site, about a minute; then the notebooks run.", flush=True)
+        made.build()
+        first = (out / "index.html").resolve().as_uri()
+        print(f"The site: {first}", flush=True)
+        if show and _has_screen():
+            webbrowser.open(first)
+        return run(chosen, console, made.show)
+
+
+def _has_screen() -> bool:
+    """Return whether a browser has a window here; a browser in the terminal is of no use."""
+    return sys.platform in ("win32", "darwin") or bool({"DISPLAY", "WAYLAND_DISPLAY"}
+                                                       & {*os.environ})
 
 
 def notebooks(*, start: From = None, only: str | None = None, folder: Path | None = None,
@@ -66,18 +89,21 @@ def notebooks(*, start: From = None, only: str | None = None, folder: Path | Non
         student: Folder for the notebooks to work in: without outputs, hints and solutions folded.
             Files that are there stay.
     """
+    from rich.console import Console
+
     from cca_lab.course.release import build
     from cca_lab.files import notebooks_folder
+    from cca_lab.views.notebook_files import choose
     from cca_lab.views.walkthrough import refresh
 
+    source = folder or notebooks_folder()
     if student is not None:
-        new, left = build(folder or notebooks_folder(), check_folder(student, "student"),
-                          start=start, only=only)
+        new, left = build(source, check_folder(student, "student"), start=start, only=only)
         print(f"{student}: {len(new)} notebooks written"
               + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
         return 0
     _build_native()
-    return refresh(folder or notebooks_folder(), start=start, only=only)
+    return refresh(choose(source, start, only), Console())
 
 
 def _build_native() -> None:
@@ -100,22 +126,28 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
         branch: Branch of the repository.
     """
     from cca_lab.files import repository as clone
-    from cca_lab.models.checkpoints import quiet
-    from cca_lab.views.explorer import explore
-    from cca_lab.views.site import build
+    from cca_lab.views.site import Site
 
     if repository is not None and not REPOSITORY.fullmatch(repository):
         raise ValueError(f"--repository: got {repository!r}, wanted OWNER/NAME")
     if not BRANCH.fullmatch(branch):
         raise ValueError(f"--branch: got {branch!r}, wanted the name of a branch")
-    quiet()
-    extras = {"explorer.html": ("The explorer: what one head of a model reads",
-                                lambda path: explore("gpt2-mini").save(path))}
-    warnings = build(clone(), check_folder(out), extras=extras if models else {},
-                     repository=repository, branch=branch)
+    with Site(clone(), out, extras=_of_models() if models else {}, repository=repository,
+              branch=branch) as made:
+        warnings = made.build()
     print(warnings, file=sys.stderr, end="")
     print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")
     return 1 if warnings else 0
+
+
+def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
+    """Return the pages that stand in one file: the explorer."""
+    from cca_lab.models.checkpoints import quiet
+    from cca_lab.views.explorer import explore
+
+    quiet()
+    return {"explorer.html": ("The explorer: what one head of a model reads",
+                              lambda path: explore("gpt2-mini").save(path))}
 
 
 def checksums(*, write: bool = False) -> int:
@@ -136,10 +168,10 @@ def checksums(*, write: bool = False) -> int:
 
 def readme() -> None:
     """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
-    from cca_lab.studies import record, tables
+    from cca_lab.studies import tables
     from cca_lab.studies.reproduce import page
 
-    written = [*tables.write(), tables.draw(), page.write(), record.write()]
+    written = [*tables.write(), tables.draw(), page.write()]
     print(f"written: {', '.join(map(str, written))}")
 
 

@@ -154,7 +154,7 @@ def build(notebooks: Path, out: Path, *, start: str | None = None,
 
     `start` and `only` choose among them, as in `cca_lab.views.notebook_files.choose`.
     """
-    _, meant = notebook_files.choose(notebooks, start, only)
+    meant = notebook_files.choose(notebooks, start, only)
     if out.resolve() == notebooks.resolve():
         raise ValueError(f"out: got {out}, where the committed notebooks are; choose another "
                          "folder")

@@ -135,11 +135,14 @@ def attention_of(model: PreTrainedModel) -> Mechanism:
 
 @contextmanager
 def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[None]:
-    """Map the group size of a model's attention, if it has one, to another within the context."""
+    """Map the group size of a model's attention, if it has one, to another within the context.
+
+    A share of the text (LongLoRA's) stays.
+    """
     choice = getattr(model.config, CHOICE, {})
     choice = choice.get("others", choice)  # of kept heads
     before = choice.get("group")
-    if before is None:
+    if not isinstance(before, int):
         yield
         return
     try:

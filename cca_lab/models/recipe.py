@@ -1,10 +1,16 @@
 """How a model is finetuned: the settings of a run; the defaults come from a sweep over recipes."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from cca_lab.settings import check, option
+from cca_lab.options import Count, Finite, Natural
+from cca_lab.settings import check_integers, check_numbers
 
 MOST_RATE = 1e38  # a larger one is no number of float32
+Strategy = Literal["full", "qkv", "none", "compressor", "lora"]
+Optimizer = Literal["adamw", "muon"]
+Precision = Literal["auto", "float32", "bf16"]
+Objective = Literal["tokens", "attention"]
 
 
 class Diverged(RuntimeError):
@@ -20,35 +26,51 @@ class FinetuneConfig:
     cores from the first step; the papers do not do this.
     """
 
-    steps: int = option(300, "Optimizer steps of a finetuning.", least=0)
-    strategy: str = option(
-        "full", "Weights to train: full, qkv (W^Q, W^K, W^V only, the paper's partial finetuning), "
-                "lora (low-rank updates of these, which are saved alone), compressor (what the "
-                "mechanism added, as in LoCoCo's Section 4.2) or none.",
-        choices=("full", "qkv", "none", "compressor", "lora"))
-    learning_rate: float = option(1e-3, "Learning rate after warm-up; falls linearly to a tenth.",
-                                  above=0, most=MOST_RATE)
-    optimizer: str = option("adamw", "adamw; or muon for the matrices of the blocks, AdamW for the "
-                                     "rest.", choices=("adamw", "muon"))
-    warmup: int = option(10, "Steps of linear warm-up of the learning rate.", least=0)
-    accumulation: int = option(1, "Micro-steps per step, to save memory.", least=1)
-    weight_decay: float = option(0.01, "Weight decay of AdamW, on matrices.", least=0)
-    clip: float = option(1.0, "Largest norm of the gradient.", above=0)
-    save_every: int = option(50, "Steps between checkpoints; 0 saves at the end only.", least=0)
-    grow: float = option(0.6, "Share of the steps (0 to 1) in which groups grow from 2 tokens to "
-                              "their size.", least=0, most=1)
-    precision: str = option(
-        "auto", "float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that "
-                "has it, and on a CPU where it is faster, measured before the first step.",
-        choices=("auto", "float32", "bf16"))
-    rank: int = option(16, "Rank of the updates that lora trains.", least=1)
-    objective: str = option(
-        "tokens", "What is trained: the prediction of tokens, or each layer's attention, to give "
-                  "what full attention gave (before a finetuning on tokens).",
-        choices=("tokens", "attention"))
+    steps: Natural = 300
+    """Optimizer steps of a finetuning."""
+    strategy: Strategy = "full"
+    """Weights to train: full, qkv (W^Q, W^K, W^V only, the paper's partial finetuning), lora
+    (low-rank updates of these, which are saved alone), compressor (what the mechanism added, as in
+    LoCoCo's Section 4.2) or none."""
+    learning_rate: Finite = 1e-3
+    """Learning rate after warm-up; falls linearly to a tenth."""
+    optimizer: Optimizer = "adamw"
+    """adamw; or muon for the matrices of the blocks, AdamW for the rest."""
+    warmup: Natural = 10
+    """Steps of linear warm-up of the learning rate."""
+    accumulation: Count = 1
+    """Micro-steps per step, to save memory."""
+    weight_decay: Finite = 0.01
+    """Weight decay of AdamW, on matrices."""
+    clip: Finite = 1.0
+    """Largest norm of the gradient."""
+    save_every: Natural = 50
+    """Steps between checkpoints; 0 saves at the end only."""
+    grow: Finite = 0.6
+    """Share of the steps (0 to 1) in which groups grow from 2 tokens to their size."""
+    precision: Precision = "auto"
+    """float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that has it, and on
+    a CPU where it is faster, measured before the first step."""
+    rank: Count = 16
+    """Rank of the updates that lora trains."""
+    objective: Objective = "tokens"
+    """What is trained: the prediction of tokens, or each layer's attention, to give what full
+    attention gave (before a finetuning on tokens)."""
 
     def __post_init__(self) -> None:
-        check(self)
+        check_integers(0, steps=self.steps, warmup=self.warmup, save_every=self.save_every)
+        check_integers(1, accumulation=self.accumulation, rank=self.rank)
+        check_numbers(0, MOST_RATE, learning_rate=self.learning_rate, clip=self.clip,
+                      weight_decay=self.weight_decay)
+        for name in ("learning_rate", "clip"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: got 0, which trains nothing; choose a number above 0")
+        check_numbers(0, 1, grow=self.grow)
+        for name, kind in (("strategy", Strategy), ("optimizer", Optimizer),
+                           ("precision", Precision), ("objective", Objective)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name}: got {getattr(self, name)!r}, wanted one of "
+                                 f"{', '.join(get_args(kind))}")
         if self.strategy == "lora" and self.optimizer == "muon":
             raise ValueError("optimizer: got 'muon' with the strategy 'lora', wanted 'adamw': muon "
                              "is for whole matrices, and lora trains factors of their updates")

@@ -8,29 +8,25 @@ a row's loss would depend on tokens after it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
-from cca_lab.files import models_folder
-from cca_lab.models import load_pretrained
-from cca_lab.models.evaluate import perplexity
-from cca_lab.models.finetune import Finetuner
-from cca_lab.models.mini import new_model
-from cca_lab.models.plugin import swap_attention
-from cca_lab.models.pretrain import tokenize
+from cca_lab import models
+from cca_lab.files import models_folder, new_result
 from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.reporting import device_name, print_table, training_progress
-from cca_lab.settings import check_sizes, option
-from cca_lab.studies.study import MOST_SEEDS, ModelStudy, Study, option_of
-from cca_lab.tasks.corpus import load_corpus
+from cca_lab.options import Count, at_least
+from cca_lab.reporting import device_name, training_progress
+from cca_lab.studies.study import load, markdown, noted_corpus, result_file
 from cca_lab.tasks.mixture import Mixture
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CONFIDENCE = 0.95
 TOKENIZER = "gpt2-mini"  # of the shipped models; all of them share it
@@ -57,13 +53,17 @@ class Budget:
 
 
 def learn(name: str, options: dict[str, Any], seed: int, budget: Budget, train: Tensor,
-          held_out: Tensor, tokenizer: PreTrainedTokenizerBase) -> list[float]:
+          held_out: Tensor, tokenizer: "PreTrainedTokenizerBase") -> list[float]:
     """Train one model; return held-out losses in nats, at first and every `budget.every` steps."""
+    from cca_lab.models.evaluate import perplexity
+    from cca_lab.models.finetune import Finetuner
+    from cca_lab.models.mini import new_model
+
     torch.manual_seed(seed)
     model = new_model(budget.family, vocabulary=len(tokenizer), context=budget.length,
                       width=budget.width, layers=budget.layers, heads=budget.heads,
                       end_of_text=tokenizer.eos_token_id)
-    swap_attention(model, name, **options)
+    models.swap_attention(model, name, **options)
     losses = []
 
     def measure() -> None:
@@ -82,7 +82,7 @@ def learn(name: str, options: dict[str, Any], seed: int, budget: Budget, train: 
 
 
 def compare(arms: Mapping[str, tuple[str, dict[str, Any]]], seeds: Sequence[int], budget: Budget,
-            train: Tensor, held_out: Tensor, tokenizer: PreTrainedTokenizerBase,
+            train: Tensor, held_out: Tensor, tokenizer: "PreTrainedTokenizerBase",
             report: Callable[[int, str], None] = lambda done, text: None) -> dict[str, np.ndarray]:
     """Train every condition with every seed; return losses, (seeds, measurements) each."""
     losses: dict[str, list[list[float]]] = {condition: [] for condition in arms}
@@ -111,6 +111,8 @@ class Difference:
 
 def paired(arm: np.ndarray, reference: np.ndarray) -> Difference:
     """Compare two conditions, losses (seeds,) each, paired by seed; ValueError below two seeds."""
+    from scipy import stats
+
     differences = np.asarray(arm) - np.asarray(reference)
     if len(differences) < 2:
         raise ValueError(
@@ -132,57 +134,66 @@ def steps_to(losses: Sequence[float], level: float, every: int) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convergence(Study):
+class Convergence:
     """Train small models with full attention, CCA and DGA from the same seeds, and compare.
 
     The file holds the losses by condition and seed, and each condition minus full attention.
     """
 
-    seeds: int = option(4, "Training runs per attention, with seeds 0, 1, ...", least=2,
-                        most=MOST_SEEDS)
-    steps: int = option(Budget.steps, "Optimizer steps per run.")
-    text: str | None = option_of(ModelStudy, "text")
-    budget: Budget = Budget()
-    default_file = "convergence.json"
+    seeds: Annotated[int, at_least(2)] = 4
+    """Training runs per attention, with seeds 0, 1, ..."""
+    steps: Count = 100
+    """Optimizer steps per run; a multiple of 20."""
+    text: str | None = None
+    """Text to read: a file, a folder, or hub:NAME for a data set; by default Python's library."""
+    out: Path | None = None
+    """JSON file to write; by default in data/results."""
 
-    def result(self) -> dict[str, Any]:
+    def run(self, budget: Budget | None = None) -> dict[str, Any]:
         """Train every condition with every seed, and compare each with full attention."""
-        check_sizes(steps=(self.steps, 2 * self.budget.every, 10**6))
-        budget = replace(self.budget, steps=self.steps)
-        _, tokenizer = load_pretrained(models_folder() / TOKENIZER, "full")
-        assert tokenizer is not None  # a shipped model has one
-        corpus = load_corpus(self.text)
-        train, held_out = (tokenize(side, tokenizer) for side in (corpus.train, corpus.validation))
-        with training_progress("convergence", self.seeds * len(CONDITIONS)) as report:
-            losses = compare(CONDITIONS, range(self.seeds), budget, train, held_out, tokenizer,
-                             report)
-        full, rows = losses["full attention"], {}
-        at = [index * budget.every for index in range(full.shape[1])]
-        for condition, curves in losses.items():
-            attention, options = CONDITIONS[condition]
-            row = {"attention": attention, "options": options, "losses": curves.tolist()}
-            if condition != "full attention":
-                differences = [paired(curves[:, index], full[:, index]) for index in range(len(at))]
-                row["minus_full"] = [asdict(difference) for difference in differences]
-                row["verdict"] = differences[-1].verdict
-                row["steps_to_full's_last_loss"] = [
-                    steps_to(curve, reference[-1], budget.every)
-                    for curve, reference in zip(curves, full, strict=True)]
-            rows[condition] = row
-        return {"budget": asdict(budget), "seeds": self.seeds, "at_step": at,
-                "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-                "device": device_name(), "rows": rows}
+        budget = budget or Budget(steps=self.steps)
+        from cca_lab.models.pretrain import tokenize
 
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print the last losses and differences."""
-        lines = []
-        for condition, row in result["rows"].items():
-            last = [losses[-1] for losses in row["losses"]]
-            cells = [f"{sum(last) / len(last):.4f}", "-", "-"]
-            if "minus_full" in row:
-                difference = row["minus_full"][-1]
-                cells[1:] = [f"{difference['value']:+.4f} +- {difference['error']:.4f}",
-                             row["verdict"]]
-            lines.append([condition, *cells])
-        print_table(f"held-out loss after {result['at_step'][-1]} steps, {result['seeds']} seeds",
-                    ["attention", "loss", "minus full, paired [95 %]", "verdict"], lines)
+        with result_file(self.out or new_result("convergence.json")) as result:
+            _, tokenizer = load(str(models_folder() / TOKENIZER), "full")
+            corpus = noted_corpus(self.text)
+            train, held_out = (tokenize(side, tokenizer)
+                               for side in (corpus.train, corpus.validation))
+            with training_progress("convergence", self.seeds * len(CONDITIONS)) as report:
+                losses = compare(CONDITIONS, range(self.seeds), budget, train, held_out, tokenizer,
+                                 report)
+            result |= {"budget": asdict(budget), "seeds": self.seeds,
+                       "at_step": [index * budget.every
+                                   for index in range(losses["full attention"].shape[1])],
+                       "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
+                       "device": device_name(),
+                       "rows": {name: row_of(name, losses, budget) for name in CONDITIONS}}
+        print(table(result))
+        return result
+
+
+def row_of(condition: str, losses: Mapping[str, np.ndarray], budget: Budget) -> dict[str, Any]:
+    """Return a condition's losses, (seeds, measurements), beside those of full attention."""
+    attention, options = CONDITIONS[condition]
+    curves, full = losses[condition], losses["full attention"]
+    row: dict[str, Any] = {"attention": attention, "options": options, "losses": curves.tolist()}
+    if condition != "full attention":
+        differences = [paired(*columns) for columns in zip(curves.T, full.T, strict=True)]
+        row["minus_full"] = [asdict(difference) for difference in differences]
+        row["verdict"] = differences[-1].verdict
+        row["steps_to_full's_last_loss"] = [
+            steps_to(curve, reference[-1], budget.every)
+            for curve, reference in zip(curves, full, strict=True)]
+    return row
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Return the table of the last losses and differences."""
+    rows = []
+    for condition, row in result["rows"].items():
+        last = row.get("minus_full", [None])[-1]
+        rows.append([condition, f"{np.mean([losses[-1] for losses in row['losses']]):.4f}",
+                     f"{last['value']:+.4f} +- {last['error']:.4f}" if last else "-",
+                     row.get("verdict", "-")])
+    return markdown(["attention", "held-out loss", "minus full, paired [95 %]", "verdict"], rows,
+                    f"After {result['at_step'][-1]} steps, {result['seeds']} seeds.")

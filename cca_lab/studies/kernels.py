@@ -11,7 +11,8 @@ import torch
 
 from cca_lab.attention.fused import require_triton
 from cca_lab.reporting import training_progress
-from cca_lab.studies.benchmarks.results import chosen, markdown, result_file
+from cca_lab.studies.benchmarks.results import chosen
+from cca_lab.studies.study import markdown, result_file
 
 DTYPE = torch.bfloat16  # the usual dtype of models on a GPU
 

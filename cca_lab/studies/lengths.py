@@ -3,85 +3,92 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from cca_lab import models
 from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
-from cca_lab.mechanisms.caches import LEAST, fits, fitted
-from cca_lab.models import attention_of, load_pretrained, swap_attention
-from cca_lab.models.checkpoints import config_of, parts_of, source_of
-from cca_lab.models.evaluate import bootstrap_mean, window_starts
-from cca_lab.models.plugin import written_choice
-from cca_lab.reporting import command_line, device, machine, print_table
-from cca_lab.settings import LARGEST_WRITTEN, check_sizes, option
-from cca_lab.studies.study import Continued, Interval, ModelStudy, Report, with_kept_heads
+from cca_lab.mechanisms.base import EVERY_ROW
+from cca_lab.options import Count
+from cca_lab.reporting import command_line, device, machine
+from cca_lab.studies.study import (
+    TextStudy,
+    cell,
+    continued,
+    load,
+    markdown,
+    measure_missing,
+    with_kept_heads,
+    writing,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FIRST = 256  # tokens of the first bucket; each next one is as long as all before it
 HIDDEN_AT_ONCE = 512  # rows of logits in memory at a time
-
-
-class LengthsRow(TypedDict):
-    """What one mechanism measured, as far as it is shown."""
-
-    attention: str
-    options: dict[str, Any]
-    perplexity: list[Interval]
+STAR = "* chooses with the help of later tokens."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lengths(Continued, ModelStudy):
+class Lengths(TextStudy):
     """Measure the loss by context length of every untrained swap, and of finetuned models.
 
     A token is predicted from all tokens of its window before it. A mechanism whose rows depend on
     later tokens (its causal scope says so) has no perplexity in that sense; its number is marked.
     """
 
-    row: ClassVar[Any] = LengthsRow
-    length: int = option(4096, "Tokens per window.")
-    windows: int = option(4, "Number of windows of held-out text.", least=1, most=2**16)
-    entries: int = option(512, "Entries (a key and a value each) to keep per KV head.", least=LEAST,
-                          most=LARGEST_WRITTEN)
-    attention: tuple[str, ...] = option((), "Mechanism to swap in, untrained; repeatable.",
-                                        shown="all")
-    swapped: tuple[str, ...] = option(
-        (), 'A mechanism with options of its own, under a name: sink={"name": "cca", "sinks": 1}; '
-            'with "heads" (a file) and "keep", kept heads beside it; repeatable.',
-        metavar="NAME=JSON")
-    trained: tuple[str, ...] = option((), "A finetuned model to measure as well; repeatable.",
-                                      metavar="NAME=FOLDER")
+    length: Count = 4096
+    """Tokens per window."""
+    windows: Count = 4
+    """Number of windows of held-out text."""
+    entries: Count = 512
+    """Entries (a key and a value each) to keep per KV head."""
+    attention: tuple[str, ...] = ()
+    """Mechanisms to swap in, untrained; by default all."""
+    swapped: tuple[str, ...] = ()
+    """Mechanisms with options of their own, NAME=JSON: sink={"name": "cca", "sinks": 1}; with
+    "heads" (a file) and "keep", kept heads beside it."""
+    trained: tuple[str, ...] = ()
+    """Finetuned models to measure as well, NAME=FOLDER."""
+    out: Path | None = None
+    """JSON file to write; what it holds is not measured again."""
 
-    @cached_property
-    def ids(self) -> Tensor:
-        """The windows, (windows, length) token ids."""
-        check_sizes(length=(self.length, FIRST, self.context))
-        starts = window_starts(len(self.held_out), self.length,
-                               min(self.windows, len(self.held_out) // self.length))
-        return self.held_out[starts[:, None] + torch.arange(self.length)].to(device())
+    def run(self) -> dict[str, Any]:
+        """Measure the mechanisms and models that the file lacks; print the table."""
+        with writing(self.out):
+            if not FIRST <= self.length <= self.context:
+                raise ValueError(f"length: got {self.length}, wanted {FIRST} to {self.context}, "
+                                 "the model's context; choose another number")
+            ids = windows_of(self.held_out, self.length, self.windows)
+            settings = {"model": self.name, "length": self.length, "windows": len(ids),
+                        "entries": self.entries, "buckets": buckets(self.length),
+                        "corpus": self.about_text()}
+            result = continued(self.out, settings, "rows") or {
+                **settings, "command": command_line(), "rows": {}}
+            cells = self.cells(int(ids.max()))
+            for name in cells.keys() & result["rows"].keys():
+                each, row = cells[name], result["rows"][name]
+                if not isinstance(each, str) and row["options"] != each.options():
+                    raise ValueError(f"out: {self.out} holds {name!r} with the options "
+                                     f"{row['options']}, wanted {each.options()}; choose another "
+                                     "name or file")
+            measure_missing(self.out, result, cells,
+                            lambda name, each, report: self.row(each, ids))
+        print(table(result))
+        return result
 
-    def settings(self) -> dict[str, Any]:
-        """Return the model and the sizes."""
-        return {"model": self.name, "length": self.length, "windows": len(self.ids),
-                "entries": self.entries, "buckets": buckets(self.length),
-                "corpus": self.about_text()}
+    def cells(self, largest: int) -> dict[str, Mechanism | str]:
+        """Return the mechanisms, and the folders of the models that have the token `largest`."""
+        from cca_lab.mechanisms.caches import fits, fitted
+        from cca_lab.models.checkpoints import config_of, parts_of, source_of
 
-    def facts(self) -> dict[str, Any]:
-        """Return the first command."""
-        return {"command": command_line()}
-
-    def cells(self) -> dict[str, Mechanism | str]:
-        """Return the mechanisms, and the folders of the finetuned models.
-
-        Raises:
-            ValueError: if a mechanism does not fit into the budget, or if there is no such folder.
-        """
         cells: dict[str, Mechanism | str] = {}
         names = self.attention or [
             "full", *(name for name, mechanism in MECHANISMS.items() if name != "full"
@@ -91,53 +98,45 @@ class Lengths(Continued, ModelStudy):
             cells[name] = fitted(self.loaded[0].config, name, self.entries, self.length) \
                 if fits(name) else mechanism_of(name, {})
         for name, mechanism in map(_named_mechanism, self.swapped):
-            if name in cells:
-                raise ValueError(f"swapped: got {name!r} twice, wanted each name once; choose "
-                                 "another")
+            _check_new("swapped", name, cells)
             cells[name] = mechanism
         for words in self.trained:
             name, _, folder = words.partition("=")
             if not name or not folder:
                 raise ValueError(f"trained: got {words!r}, wanted NAME=FOLDER")
-            if name in MECHANISMS:
-                raise ValueError(
-                    f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
-                    f"model otherwise, such as {name}-finetuned")
-            if name in cells:
-                raise ValueError(f"trained: got {name!r} twice, wanted each name once; choose "
-                                 "another")
+            _check_new("trained", name, cells)
             rows = config_of(source_of(parts_of(folder)[0])).vocab_size
-            if rows <= int(self.ids.max()):
+            if rows <= largest:
                 raise ValueError(f"trained: {folder} has a vocabulary of {rows} tokens, wanted "
                                  f"that of {self.model}; measure it by itself")
             cells[name] = folder
         return cells
 
-    def check_row(self, name: str, cell: Mechanism | str, row: Mapping[str, Any]) -> None:
-        """Raise ValueError if a row was measured with other options than those of now."""
-        if not isinstance(cell, str) and row["options"] != cell.options():
-            raise ValueError(f"out: {self.file} holds {name!r} with the options {row['options']}, "
-                             f"wanted {cell.options()}; choose another name or file")
-
-    def measure(self, name: str, cell: Mechanism | str, report: Report) -> dict[str, Any]:
+    def row(self, each: Mechanism | str, ids: Tensor) -> dict[str, Any]:
         """Return the losses of a mechanism, or of the finetuned model in a folder."""
-        if isinstance(cell, str):
-            model, _ = load_pretrained(cell)
+        if isinstance(each, str):
+            model, _ = load(each)
         else:
-            model = self.loaded[0]
             torch.manual_seed(0)  # of a mechanism's own weights
-            swap_attention(model, cell)
-        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
-        return {"swapped": not isinstance(cell, str), "machine": machine(),
-                **losses_of(model, self.ids)}
+            model = models.swap_attention(self.loaded[0], each)
+            model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
+        return {"swapped": not isinstance(each, str), "machine": machine(),
+                **losses_of(model, ids)}
 
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print perplexity by context length, a row for each mechanism."""
-        rows = [[name, *(f"{each['value']:.2f}" for each in row["perplexity"])]
-                for name, row in result["rows"].items()]
-        print_table(
-            f"{result['model']}: perplexity of the tokens from .. to, {result['windows']} windows",
-            ["attention", *(f"{low}-{high}" for low, high in pairwise(result["buckets"]))], rows)
+
+def _check_new(option: str, name: str, cells: Mapping[str, Any]) -> None:
+    """Raise ValueError for the name of another row, or of a mechanism with its own options."""
+    if name in cells or name in MECHANISMS:
+        raise ValueError(f"{option}: got {name!r}, the name of another row or of a mechanism; "
+                         f"choose another, such as {name}-2")
+
+
+def windows_of(stream: Tensor, length: int, count: int) -> Tensor:
+    """Return at most `count` evenly spaced windows of a stream, (windows, length) token ids."""
+    from cca_lab.models.evaluate import window_starts
+
+    starts = window_starts(len(stream), length, min(count, len(stream) // length))
+    return stream[starts[:, None] + torch.arange(length)].to(device())
 
 
 def _named_mechanism(words: str) -> tuple[str, Mechanism]:
@@ -151,14 +150,13 @@ def _named_mechanism(words: str) -> tuple[str, Mechanism]:
     if not name or not isinstance(options, dict) or "name" not in options:
         raise ValueError(f"swapped: got {words!r}, wanted a name, and an object with the mechanism "
                          'as "name"')
-    if name in MECHANISMS:
-        raise ValueError(f"swapped: got {name!r}, the name of a mechanism with its own options; "
-                         f"name it otherwise, such as {name}-large")
     heads, keep = options.pop("heads", None), options.pop("keep", None)
     attention = options.pop("name")
     if heads is not None and not isinstance(heads, str):
         raise ValueError(f"swapped: got {heads!r} as heads, wanted the path of a file of `study "
                          "retrieval`")
+    from cca_lab.models.plugin import written_choice
+
     chosen, written = with_kept_heads(attention, written_choice(attention, options),
                                       None if heads is None else Path(heads), keep)
     return name, mechanism_of(str(chosen), written)
@@ -172,9 +170,11 @@ def buckets(length: int) -> list[int]:
     return edges
 
 
-def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
+def losses_of(model: "PreTrainedModel", ids: Tensor) -> dict[str, Any]:
     """Return mean loss and perplexity of each bucket, ids (windows, length), as JSON."""
-    edges, mechanism = buckets(ids.shape[1]), attention_of(model)
+    from cca_lab.models.evaluate import bootstrap_mean
+
+    edges, mechanism = buckets(ids.shape[1]), models.attention_of(model)
     losses = np.stack([token_losses(model, row) for row in ids])  # (windows, length - 1)
     # token t is predicted from t tokens, and stands at index t - 1
     means = np.stack([losses[:, max(0, low - 1):high - 1].mean(1)
@@ -185,7 +185,7 @@ def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def token_losses(model: PreTrainedModel, ids: Tensor) -> np.ndarray:
+def token_losses(model: "PreTrainedModel", ids: Tensor) -> np.ndarray:
     """Return the loss of tokens after the first, (L - 1,) in nats; few logits at a time."""
     model.eval()
     head, output = model.get_output_embeddings(), model.base_model(ids[None], use_cache=False)
@@ -194,3 +194,23 @@ def token_losses(model: PreTrainedModel, ids: Tensor) -> np.ndarray:
     losses = [F.cross_entropy(head(hidden).float(), targets, reduction="none")
               for hidden, targets in chunks]
     return torch.cat(losses).double().cpu().numpy()
+
+
+def table(result: Mapping[str, Any], titles: Mapping[str, str] | None = None) -> str:
+    """Return the table of perplexity by context length; `titles` chooses and names the rows."""
+    titles = titles or {name: name for name in result["rows"]}
+    rows = [[starred(title, result["rows"][name]),
+             *(cell(each["value"], digits=1) for each in result["rows"][name]["perplexity"])]
+            for name, title in titles.items()]
+    machines = [row["machine"] for row in result["rows"].values()]
+    cpus = " and ".join(dict.fromkeys(each["cpu"] for each in machines))
+    return markdown(
+        ["attention", *(f"{low} to {high}" for low, high in pairwise(result["buckets"]))], rows,
+        "{model}, {windows} windows of {length} tokens, {entries} entries a KV head if a cache can "
+        "be sized and no options are named; ".format_map(result)
+        + f"{cpus}, torch {machines[0]['torch']}. {STAR}")
+
+
+def starred(title: str, row: Mapping[str, Any]) -> str:
+    """Return the title, with a star if what a row reads depends on later tokens."""
+    return title + " *" * (row["causal_scope"] != EVERY_ROW)

@@ -10,24 +10,35 @@ at its largest while it reads a text token by token, with all that it keeps besi
 
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-from transformers import PreTrainedConfig
-
+from cca_lab.files import new_result
 from cca_lab.mechanisms import DGA, MECHANISMS, Full, Mechanism
-from cca_lab.mechanisms.caches import CACHES, LEAST, sized
-from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.mechanisms.cca.mechanism import Grouped
-from cca_lab.reporting import command_line, device_name, machine, print_table
-from cca_lab.settings import check_sizes, option
+from cca_lab.options import Count
+from cca_lab.reporting import command_line, device_name, machine, write_figure
 from cca_lab.studies.mqar_training import RecallRecipe, learn, new_model
-from cca_lab.studies.study import MOST_SEEDS, Continued, Report, label, versions
+from cca_lab.studies.study import (
+    Report,
+    cell,
+    continued,
+    label,
+    markdown,
+    measure_missing,
+    percent,
+    versions,
+    writing,
+)
 from cca_lab.tasks.mqar import MQAR
-from cca_lab.views.figures.recall import frontier
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from transformers import PreTrainedConfig
+
+    from cca_lab.mechanisms.caching.base import CacheSizes
 
 NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_pooling",
          "random_tokens")
@@ -37,7 +48,6 @@ PUBLISHED = {
               "width; its training stops at an accuracy of 0.99"}
 QUICK = ("cca", "streaming_llm")
 SELECTING = ("dga", "h2o")  # by scores, and no gradient flows through the choice
-LEAST_ENTRIES = 4
 
 
 @dataclass(frozen=True)
@@ -55,57 +65,68 @@ class RecallCell:
         return f"{label(self.mechanism.name, self.mechanism.options())}, seed {self.seed}"
 
 
-class RecallRow(TypedDict):
-    """What a cell measured, as far as it is shown."""
-
-    attention: str
-    options: dict[str, Any]
-    entries: int | None
-    state_bytes: int
-    accuracy: float
-    seed: int
-
-
 @dataclass(frozen=True, kw_only=True)
-class Recall(Continued):
+class Recall:
     """Train full attention, then every mechanism at every size, on multi-query associative recall.
 
     More sizes or seeds can be added to a file later.
     """
 
-    row: ClassVar[Any] = RecallRow
-    length: int = option(64, "Tokens per text.")
-    pairs: int = option(4, "Keys with a value in a text; each is asked once.")
-    vocabulary: int = option(8192, "Tokens of the vocabulary.")
-    attention: tuple[str, ...] = option((), "Mechanism to compare with full attention; repeatable.",
-                                        shown="all that can be sized")
-    entries: tuple[int, ...] = option(
-        (), "Keys, and as many values, that a decoder may keep; repeatable.",
-        shown="a quarter, half and three quarters of the tokens")
-    seeds: int = option(1, "Training runs of each, with seeds 0, 1, ...", least=1, most=MOST_SEEDS)
-    steps: int = option(3000, "Optimizer steps at most per training run.", least=1)
-    quick: bool = option(False, "Only CCA and StreamingLLM, at half of the tokens.")
-    figure: Path | None = option(None, "PNG of the frontier to write.", output="file")
-    recipe: RecallRecipe = RecallRecipe()
-    rows = "trials"
-    default_file = "mqar-{self.length}-{self.pairs}.json"
+    length: Count = 64
+    """Tokens per text."""
+    pairs: Count = 4
+    """Keys with a value in a text; each is asked once."""
+    vocabulary: Count = 8192
+    """Tokens of the vocabulary."""
+    attention: tuple[str, ...] = ()
+    """Mechanisms to compare with full attention; by default all that can be sized."""
+    entries: tuple[Count, ...] = ()
+    """Keys, and as many values, that a decoder may keep; by default a quarter, half and three
+    quarters of the tokens."""
+    seeds: Count = 1
+    """Training runs of each, with seeds 0, 1, ..."""
+    steps: Count = 3000
+    """Optimizer steps at most per training run."""
+    quick: bool = False
+    """Only CCA and StreamingLLM, at half of the tokens."""
+    out: Path | None = None
+    """JSON file to write; by default in data/results. What it holds is not trained again."""
+    figure: Path | None = None
+    """PNG of the frontier to write."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "recipe", replace(self.recipe, steps=self.steps))
+    @property
+    def recipe(self) -> RecallRecipe:
+        """The model and the training of every mechanism."""
+        return RecallRecipe(steps=self.steps)
 
     @cached_property
     def task(self) -> MQAR:
         """The texts."""
         return MQAR(length=self.length, pairs=self.pairs, vocabulary=self.vocabulary)
 
-    @cached_property
+    def run(self) -> dict[str, Any]:
+        """Train the cells that are missing in the file; print the table."""
+        out = self.out or new_result(f"mqar-{self.length}-{self.pairs}.json")
+        settings = {"experiment": "mqar", "task": asdict(self.task), "recipe": asdict(self.recipe)}
+        with writing(out):
+            result = continued(out, settings) or {
+                **settings, "published": PUBLISHED, "too_small": [], "trials": {}}
+            cells, missing = self.planned()
+            result["too_small"] = sorted({*result["too_small"], *missing})
+            measure_missing(out, result, cells, self.row, "trials")
+        if self.figure is not None:
+            write_figure(self.figure, figure_of(result))
+        print(table(result))
+        return result
+
     def planned(self) -> tuple[dict[str, RecallCell], list[str]]:
-        """What is trained, by name and seed by seed, and the budgets that are too small."""
+        """Return what is trained, by name and seed by seed, and the budgets that are too small."""
+        from cca_lab.mechanisms.caching.base import CacheSizes
+
         names = [name for name in dict.fromkeys(self.attention or (QUICK if self.quick else NAMES))
                  if name != "full"]  # which is always trained
         quarters = (2, ) if self.quick else (1, 2, 3)
         budgets = sorted(set(self.entries or (share * self.length // 4 for share in quarters)))
-        check_sizes(entries=(budgets, LEAST_ENTRIES, self.length))
         config = new_model(self.task, self.recipe).config
         sizes = CacheSizes.of(config)
         chosen = [(name, budget, within(config, name, budget, self.length)) for budget in budgets
@@ -121,22 +142,10 @@ class Recall(Continued):
                  for seed in range(self.seeds) for mechanism, budget in pairs]
         return {cell.name: cell for cell in cells}, missing  # two budgets may lead to one choice
 
-    def settings(self) -> dict[str, Any]:
-        """Return the task and the recipe."""
-        return {"experiment": "mqar", "task": asdict(self.task), "recipe": asdict(self.recipe)}
-
-    def facts(self) -> dict[str, Any]:
-        """Return what was published."""
-        return {"published": PUBLISHED, "too_small": []}
-
-    def cells(self) -> Mapping[str, RecallCell]:
-        """Return what is trained, by name."""
-        return self.planned[0]
-
-    def measure(self, name: str, cell: RecallCell, report: Report) -> dict[str, Any]:
+    def row(self, name: str, cell: RecallCell, report: Report) -> dict[str, Any]:
         """Train one cell; "selecting" says what `SELECTING` says."""
         run = learn(self.task, cell.mechanism, self.recipe, cell.seed, lambda step, accuracy:
-                    report(step / self.recipe.steps, f"{100 * accuracy:.0f} %"))
+                    report(step / self.recipe.steps, percent(accuracy)))
         return {"attention": cell.mechanism.name, "options": cell.mechanism.options(),
                 "entries": cell.entries, "state_bytes": cell.state_bytes, "seed": cell.seed,
                 "accuracy": run.accuracy, "solved": run.accuracy >= self.recipe.solved,
@@ -145,44 +154,25 @@ class Recall(Continued):
                 "command": command_line(), "device": device_name(), "machine": machine(),
                 "versions": versions()}
 
-    def result(self) -> dict[str, Any]:
-        """Train the cells that are missing in the file."""
-        missing = self.planned[1]
-        result = super().result()
-        result["too_small"] = sorted({*result["too_small"], *missing})
-        return result
 
-    def draw(self, result: Mapping[str, Any]) -> Figure:
-        """Draw the accuracies against the state."""
-        return figure_of(result)
-
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print the accuracies, a row for each mechanism and size."""
-        rows = [[line.options, f"{line.state_bytes / 1024:.1f}",
-                 *(f"{100 * share:.1f}"
-                   for share in (line.mean, min(line.accuracies), max(line.accuracies))),
-                 len(line.accuracies)]
-                for line in lines(result)]
-        print_table(
-            f"MQAR, {result['task']['pairs']} pairs in {result['task']['length']} tokens: queries "
-            "answered, %",
-            ["attention", "state, KiB", "mean", "lowest seed", "highest seed", "seeds"], rows)
-
-
-def largest_bytes(mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
+def largest_bytes(mechanism: Mechanism, length: int, sizes: "CacheSizes") -> int:
     """Return the bytes of a model's cache at its largest while it reads token by token."""
     if mechanism.name == "full":
         return sizes.layers * sizes.entries(length)
+    from cca_lab.mechanisms.caches import CACHES
+
     cache = CACHES[mechanism.name]
     return sizes.layers * max(
         sizes.entries(mechanism.peak_entries(read)) + cache.extra_bytes(mechanism, read, sizes)
         for read in range(1, length + 1))
 
 
-def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> list[Mechanism]:
+def within(config: "PreTrainedConfig", name: str, entries: int, length: int) -> list[Mechanism]:
     """Return the choices of a mechanism within a budget of entries; perhaps there is none."""
     if name not in NAMES:
         raise ValueError(f"attention: got {name!r}, wanted full or one of {', '.join(NAMES)}")
+    from cca_lab.mechanisms.caching.base import CacheSizes
+
     sizes = CacheSizes.of(config)
     budget = sizes.layers * sizes.entries(entries)
     fitting = [choice for choice in choices(name, entries, length)
@@ -200,6 +190,8 @@ def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> li
 
 def choices(name: str, entries: int, length: int) -> Iterator[Mechanism]:
     """Yield mechanisms of a name whose caches may use up a budget, many of which exceed it."""
+    from cca_lab.mechanisms.caches import LEAST, sized
+
     if issubclass(MECHANISMS[name], Grouped):
         yield from (
             MECHANISMS[name](group=group, window=window)  # type: ignore[call-arg]  # of `Grouped`
@@ -251,6 +243,15 @@ def lines(result: Mapping[str, Any]) -> list[Line]:
     return list(by_options.values())
 
 
+def table(result: Mapping[str, Any]) -> str:
+    """Return the table of the accuracies, a row for each mechanism and size."""
+    return markdown(
+        ["attention", "state, KiB", "answered", "lowest seed", "seeds"],
+        [[line.options, cell(line.state_bytes, 1024), percent(line.mean),
+          percent(min(line.accuracies)), len(line.accuracies)] for line in lines(result)],
+        "MQAR, {pairs} pairs in {length} tokens.".format_map(result["task"]))
+
+
 def points(result: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
     """Return accuracies by attention and state bytes: of several choices the best mean."""
     best: dict[tuple[str, int | None], Line] = {}
@@ -263,8 +264,10 @@ def points(result: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
     return {name: curves[name] for name in dict.fromkeys(line.attention for line in best.values())}
 
 
-def figure_of(result: Mapping[str, Any]) -> Figure:
+def figure_of(result: Mapping[str, Any]) -> "Figure":
     """Draw what `Recall` wrote."""
+    from cca_lab.views.figures.recall import frontier
+
     curves, task = points(result), result["task"]
     titles = {name: MECHANISMS[name].title for name in curves}
     title = "MQAR, {pairs} pairs in {length} tokens, vocabulary {vocabulary}".format(**task)

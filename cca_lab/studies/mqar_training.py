@@ -15,21 +15,22 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import GPT2Config, GPT2LMHeadModel
 
+from cca_lab import models
 from cca_lab.mechanisms import Mechanism
-from cca_lab.models import swap_attention
 from cca_lab.models.recipe import Diverged
-from cca_lab.models.training import block_matrices, make_optimizers
 from cca_lab.reporting import device
-from cca_lab.settings import check_integers, check_numbers
 from cca_lab.tasks.mqar import MQAR, UNASKED
+
+if TYPE_CHECKING:
+    from transformers import GPT2LMHeadModel
 
 EMBEDDING_STD, POSITION_STD = 0.3, 0.6
 TEST_SEED = 2**20  # seeds of training are below
@@ -53,16 +54,6 @@ class RecallRecipe:
     layers: int = 2
     heads: int = 1
 
-    def __post_init__(self) -> None:
-        check_integers(1, steps=self.steps, rows=self.rows, warmup=self.warmup, every=self.every,
-                       tests=self.tests, width=self.width, layers=self.layers, heads=self.heads)
-        check_numbers(0, math.inf, rate=self.rate, other_rate=self.other_rate,
-                      weight_decay=self.weight_decay)
-        check_numbers(0, 1, solved=self.solved)
-        if self.width % self.heads:
-            raise ValueError(
-                f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
-
 
 @dataclass(frozen=True)
 class Run:
@@ -73,7 +64,7 @@ class Run:
     seconds: float  # of training and measurements
 
 
-class Nothing(nn.Module):
+class NoMLP(nn.Module):
     """In the place of a block's MLP: adds nothing to the residual."""
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -81,15 +72,19 @@ class Nothing(nn.Module):
         return torch.zeros_like(hidden)
 
 
-def new_model(task: MQAR, recipe: RecallRecipe) -> GPT2LMHeadModel:
+def new_model(task: MQAR, recipe: RecallRecipe) -> "GPT2LMHeadModel":
     """Build an untrained GPT-2 without MLPs, in float32, with random positions."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from cca_lab.models.training import block_matrices
+
     config = GPT2Config(vocab_size=task.vocabulary, n_positions=task.length, n_embd=recipe.width,
                         n_layer=recipe.layers, n_head=recipe.heads, resid_pdrop=0.0, embd_pdrop=0.0,
                         attn_pdrop=0.0, bos_token_id=None, eos_token_id=None, pad_token_id=None)
     model = GPT2LMHeadModel(config)
     transformer = model.transformer
     for block in transformer.h:
-        block.ln_2, block.mlp = nn.Identity(), Nothing()
+        block.ln_2, block.mlp = nn.Identity(), NoMLP()
     for _, matrix in block_matrices(model):
         nn.init.normal_(matrix, std=recipe.width**-0.5)
     nn.init.normal_(transformer.wte.weight, std=EMBEDDING_STD)
@@ -103,7 +98,7 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
     start = time.perf_counter()
     torch.manual_seed(seed)
     model = new_model(task, recipe)
-    swap_attention(model, mechanism)
+    models.swap_attention(model, mechanism)
     model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
     train, test = (torch.Generator().manual_seed(number) for number in (seed, TEST_SEED + seed))
     tests = task.batch(recipe.tests, test)
@@ -128,9 +123,11 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
     return Run(curve[-1][1], curve, round(time.perf_counter() - start, 1))
 
 
-def scheduled(model: GPT2LMHeadModel,
+def scheduled(model: "GPT2LMHeadModel",
               recipe: RecallRecipe) -> tuple[list[Optimizer], list[LambdaLR]]:
     """Return Muon for the matrices of the blocks and AdamW for the rest, and their schedules."""
+    from cca_lab.models.training import make_optimizers
+
     def share(step: int) -> float:
         warm = min(1.0, (step + 1) / recipe.warmup)
         return warm * (1 + math.cos(math.pi * step / recipe.steps)) / 2
@@ -142,7 +139,7 @@ def scheduled(model: GPT2LMHeadModel,
     return optimizers, [LambdaLR(optimizer, share) for optimizer in optimizers]
 
 
-def asked(model: GPT2LMHeadModel, input_ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def asked(model: "GPT2LMHeadModel", input_ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits at the queries alone, (queries, V), and the right values, (queries,)."""
     input_ids, targets = input_ids.to(model.device), targets.to(model.device)
     hidden = model.transformer(input_ids, use_cache=False).last_hidden_state     # (rows, L, width)
@@ -151,7 +148,7 @@ def asked(model: GPT2LMHeadModel, input_ids: Tensor, targets: Tensor) -> tuple[T
 
 
 @torch.no_grad()
-def accuracy(model: GPT2LMHeadModel, input_ids: Tensor, targets: Tensor) -> float:
+def accuracy(model: "GPT2LMHeadModel", input_ids: Tensor, targets: Tensor) -> float:
     """Return the share of the queries whose most probable token is the right value."""
     model.eval()
     right = count = 0

@@ -12,10 +12,9 @@ noise is added: here it is Gaussian, at one of these sites.
   * "keys, choice kept": as "keys", for mechanisms that choose tokens, which choose without noise.
 """
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -26,26 +25,13 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from cca_lab.files import models_folder
 from cca_lab.mechanisms import Mechanism, columns
-from cca_lab.models import disable_attention_dropout, swap_attention
-from cca_lab.models.evaluate import Estimate, bootstrap_mean, perplexity
-from cca_lab.models.finetune import Finetuner
+from cca_lab.models.evaluate import Estimate, bootstrap_mean
 from cca_lab.models.interface import MODULE, ROTATION
 from cca_lab.models.plugin import attention_of
-from cca_lab.models.pretrain import tokenize
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.reporting import device_name, print_table, training_progress
-from cca_lab.settings import check_sizes, option
-from cca_lab.studies.study import MOST_SEEDS, ModelStudy
-from cca_lab.tasks.mixture import Mixture
 
 KEPT = "keys, choice kept"
 SITES = ("keys", "logits", KEPT)
-SIGMAS = (0.1, 0.3, 1.0)
-CONDITIONS: dict[str, tuple[str, dict[str, Any]]] = {"full attention": ("full", {}),
-                                                     "CCA": ("cca", {"group": 16, "window": 64}),
-                                                     "DGA": ("dga", {"group": 16, "gamma": 0.1})}
 NOISY = "cca_lab_noise"  # name under which transformers knows the attention with noise
 
 
@@ -177,70 +163,3 @@ def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[floa
                              for seed in seeds]).double().cpu()               # (seeds, B)
         measured[site][sigma] = bootstrap_mean(drawn.mean(0).numpy()), drawn.mean(1).tolist()
     return measured
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseStudy(ModelStudy):
-    """Measure KL(without noise || with noise) under full attention, CCA and DGA (Figure 3b).
-
-    Every attention, full attention included, is measured right after the swap and after finetuning.
-    """
-
-    model: str = option("", "Folder of a model, or its name on the Hugging Face hub.",
-                               shown="the shipped gpt2-mini")
-    texts: int = option(8, "Number of windows of held-out text.")
-    length: int = option(256, "Tokens per window.")
-    seeds: int = option(3, "Random draws of the noise.", least=1, most=MOST_SEEDS)
-    steps: int = option(30, "Optimizer steps to finetune each attention; 0 for none.", least=0,
-                        most=10**6)
-    default_file = "noise-{self.name}.json"
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            object.__setattr__(self, "model", str(models_folder() / "gpt2-mini"))
-
-    def result(self) -> dict[str, Any]:
-        """Measure every attention, before and after finetuning."""
-        base = disable_attention_dropout(self.loaded[0])
-        tokens = len(self.held_out)
-        check_sizes(length=(self.length, 2, min(self.context, tokens)))
-        check_sizes(texts=(self.texts, 2, tokens // self.length))
-        first = torch.linspace(0, tokens - self.length, self.texts).long()
-        ids = self.held_out[first[:, None] + torch.arange(self.length)].to(base.device)
-        mixture = Mixture(tokenize(self.corpus.train, self.loaded[1]), (), self.length, 8, 1.0)
-        config = FinetuneConfig(steps=self.steps, save_every=0, grow=0.0, precision="float32")
-        rows: list[dict[str, Any]] = []
-        cells = list(product(CONDITIONS, sorted({0, self.steps})))
-        with training_progress(f"noise, {self.name}", len(cells)) as report:
-            for done, (name, taken) in enumerate(cells):
-                report(done, f"{name}, {taken} steps")
-                attention, options = CONDITIONS[name]
-                model = swap_attention(copy.deepcopy(base), attention, **options)
-                if taken:
-                    Finetuner(model, mixture, config).run()
-                model.eval()
-                clean = perplexity(model, self.held_out, length=self.length, windows=self.texts)
-                measured = divergences(model, ids, SIGMAS, range(self.seeds))
-                rows += [{"attention": name, "options": options, "steps": taken,
-                          "perplexity": asdict(clean), "site": site, "sigma": sigma,
-                          "kl": asdict(estimate), "seeds": each}
-                         for site, by_sigma in measured.items()
-                         for sigma, (estimate, each) in by_sigma.items()]
-            report(len(cells), "")
-        return {"model": self.name, "texts": self.texts, "length": self.length,
-                "noise_seeds": self.seeds, "finetuning_steps": self.steps,
-                "corpus": self.about_text(), "device": device_name(), "rows": rows}
-
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print a table for each site."""
-        for site in SITES:
-            lines: dict[tuple[str, int], list[str]] = {}
-            for row in result["rows"]:
-                if row["site"] == site:
-                    kl = Estimate(**row["kl"])
-                    cell = f"{kl.value:.3g} +- {(kl.high - kl.low) / 2:.1g}"
-                    lines.setdefault((row["attention"], row["steps"]), []).append(cell)
-            print_table(
-                f"KL in nats, with half the 95 % interval, noise on {site}, {result['model']}",
-                ["attention, steps", *(f"sigma {sigma:g}" for sigma in SIGMAS)],
-                [[f"{condition}, {steps}", *cells] for (condition, steps), cells in lines.items()])

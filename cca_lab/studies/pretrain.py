@@ -4,30 +4,30 @@ import math
 import shutil
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.files import held
-from cca_lab.models.checkpoints import is_finite, quiet, save_pretrained
-from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.models.mini import new_model, train_tokenizer
-from cca_lab.models.plugin import attention_of, swap_attention
-from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
-from cca_lab.models.recipe import MOST_RATE, Diverged
+from cca_lab import models
+from cca_lab.files import check_folder, held
+from cca_lab.models.recipe import Diverged
+from cca_lab.options import Count, Finite, Natural, at_least
 from cca_lab.reporting import device, device_name, training_progress, write_json
-from cca_lab.settings import LARGEST_WRITTEN, REQUIRED, check, option
-from cca_lab.studies.study import ModelStudy, SwappedStudy, given, note_full, option_of
-from cca_lab.tasks.corpus import Corpus, load_corpus
+from cca_lab.studies.evaluate import PLACES
+from cca_lab.studies.study import given, note_full, noted_corpus
+from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from cca_lab.tasks.ngram import KneserNey
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from cca_lab.models.pretrain import Pretrainer
 
 CURVE_EVERY = 20  # steps between the points of the loss curve in the card's data
 NGRAM_ORDERS = (1, 2, 3, 4, 5)
 MOST_WEIGHTS = 1e9
-FAMILIES = ("gpt2", "opt")
-PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
+LEAST_WORDS = 600  # of a tokenizer, in which enough of the questions' names are one token
 CARD = """\
 # {name}
 
@@ -81,28 +81,43 @@ another Python's differs a little.
 class Pretrain:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
 
-    out: Path = option(REQUIRED, "New folder to write the model to.", output="folder")
-    family: str = option("gpt2", "Architecture: gpt2 or opt.", choices=FAMILIES)
-    tokens: float = option(20e6, "Budget of training tokens.", least=1)
-    context: int = option(512, "Longest sequence the model reads, in tokens.", least=64, most=2**20)
-    vocabulary: int = option(2048, "Size of the tokenizer's vocabulary.", least=512, most=2**20)
-    width: int = option(128, "Width of the residual stream; a multiple of the heads.", least=1,
-                        most=16384)
-    layers: int = option(4, "Transformer blocks.", least=1, most=100)
-    heads: int = option(4, "Query heads per block.", least=1)
-    learning_rate: float = option(8e-3, "Peak learning rate.", above=0, most=MOST_RATE)
-    seed: int = option(0, "Random seed of the weights and the data.", least=0, most=LARGEST_WRITTEN)
-    text: str | None = option_of(ModelStudy, "text")
-    threads: int = option(0, "CPU threads; 0 leaves the choice to PyTorch.", least=0, most=1024)
-    attention: str = option("full", "Mechanism to train with, from the first step.")
-    group: int | None = option_of(SwappedStudy, "group")
-    window: int | None = option_of(SwappedStudy, "window")
-    text_only: bool = option(False, "Train on text only, without questions.")
-    option: tuple[str, ...] = option_of(SwappedStudy, "option")
+    out: Path
+    """New folder to write the model to."""
+    family: Literal["gpt2", "opt"] = "gpt2"
+    """Architecture."""
+    tokens: Finite = 20e6
+    """Budget of training tokens."""
+    context: Annotated[int, at_least(64)] = 512
+    """Longest sequence the model reads, in tokens."""
+    vocabulary: Annotated[int, at_least(LEAST_WORDS)] = 2048
+    """Size of the tokenizer's vocabulary."""
+    width: Count = 128
+    """Width of the residual stream; a multiple of the heads."""
+    layers: Count = 4
+    """Transformer blocks."""
+    heads: Count = 4
+    """Query heads per block."""
+    learning_rate: Finite = 8e-3
+    """Peak learning rate."""
+    seed: Natural = 0
+    """Random seed of the weights and the data."""
+    text: str | None = None
+    """Text to read: a file, a folder, or hub:NAME for a data set; by default Python's library."""
+    threads: Natural = 0
+    """CPU threads; 0 leaves the choice to PyTorch."""
+    attention: str = "full"
+    """Mechanism to train with, from the first step."""
+    group: int | float | None = None
+    """Tokens per group."""
+    window: int | None = None
+    """Local window, in tokens."""
+    option: tuple[str, ...] = ()
+    """Other options of the mechanism, NAME=VALUE, such as gamma=0.2."""
+    text_only: bool = False
+    """Train on text only, without questions."""
 
     def __post_init__(self) -> None:
-        check(self)
-        if self.heads > self.width or self.width % self.heads:
+        if self.width % self.heads:
             raise ValueError(f"heads: got {self.heads}, which does not divide the width "
                              f"{self.width}; choose a divisor")
         weights = self.width * (12 * self.layers * self.width + self.vocabulary + self.context)
@@ -115,28 +130,35 @@ class Pretrain:
         """The options of the mechanism, checked."""
         return given(self.attention, self.option, group=self.group, window=self.window)
 
-    def run(self) -> dict:
+    def run(self) -> dict[str, Any]:
         """Train a base model, write it with its model card, and return the card's data."""
+        from cca_lab.models.checkpoints import quiet
+
         quiet()
-        with held(self.out):
+        options = self.options
+        with held(check_folder(self.out)):
             if self.out.exists():
                 raise ValueError(f"out: {self.out} is there already; choose another folder or "
                                  "remove it")
-            return self._made()
+            return self._trained(options)
 
-    def _made(self) -> dict:
-        options = self.options
+    def _trained(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Train the model, judge it and write it."""
+        from cca_lab.models.checkpoints import is_finite
+        from cca_lab.models.mini import new_model, train_tokenizer
+        from cca_lab.models.pretrain import Pretrainer, Recipe
+
         if self.threads:
             torch.set_num_threads(self.threads)
-        corpus = load_corpus(self.text)
+        corpus = noted_corpus(self.text)
         torch.manual_seed(self.seed)
         tokenizer = train_tokenizer(corpus, self.vocabulary)
         tokenizer.model_max_length = self.context
         model = new_model(self.family, vocabulary=self.vocabulary, context=self.context,
                           width=self.width, layers=self.layers, heads=self.heads,
                           end_of_text=tokenizer.eos_token_id)
-        swap_attention(model, self.attention, **options)
-        note_full(attention_of(model), self.context)
+        models.swap_attention(model, self.attention, **options)
+        note_full(models.attention_of(model), self.context)
         model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
         recipe = Recipe(learning_rate=self.learning_rate)
         curve, stages = self._train(Pretrainer(model, tokenizer, corpus, recipe, self.seed))
@@ -155,7 +177,7 @@ class Pretrain:
         temporary = self.out.with_name(self.out.name + ".part")
         shutil.rmtree(temporary, ignore_errors=True)
         try:
-            save_pretrained(model.half(), temporary, tokenizer)
+            models.save_pretrained(model.half(), temporary, tokenizer)
             write_json(temporary / "pretraining.json", _rounded(card))
             (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
             temporary.replace(self.out)
@@ -164,8 +186,10 @@ class Pretrain:
         print(f"written: {self.out}")
         return card
 
-    def _train(self, pretrainer: Pretrainer) -> tuple[list[dict], list[dict]]:
+    def _train(self, pretrainer: "Pretrainer") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Run the curriculum; return the loss curve, and each stage's first step and time."""
+        from cca_lab.models.pretrain import curriculum
+
         plan = curriculum(self.context, self.tokens, self.text_only)
         curve: list[dict[str, Any]] = []
         stages: list[dict[str, Any]] = []
@@ -188,9 +212,12 @@ class Pretrain:
         return curve, stages
 
 
-def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
-          context: int) -> dict:
+def judge(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", corpus: Corpus,
+          context: int) -> dict[str, Any]:
     """Measure perplexity, beside n-grams, and exact match by position and length."""
+    from cca_lab.models.evaluate import exact_match, perplexity
+    from cca_lab.models.pretrain import tokenize
+
     held_out = tokenize(corpus.validation, tokenizer)
     training = tokenize(corpus.train, tokenizer).numpy()
     orders = [order for order in NGRAM_ORDERS if KneserNey.fits(order, len(tokenizer))]
@@ -216,7 +243,7 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def model_card(card: dict) -> str:
+def model_card(card: dict[str, Any]) -> str:
     """Return the Markdown card for what `cca-lab pretrain` measured."""
     options, results = card["options"], card["results"]
     perplexity = "{value:.1f} [{low:.1f}, {high:.1f}]".format(**results["perplexity"])
@@ -249,7 +276,7 @@ def model_card(card: dict) -> str:
            for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
 
 
-def _command(options: dict) -> str:
+def _command(options: dict[str, Any]) -> str:
     """Return the command that made a model, with the options that differ from the defaults."""
     defaults = {field.name: field.default for field in fields(Pretrain)}
     words = []
@@ -258,6 +285,8 @@ def _command(options: dict) -> str:
             name = f"--{key.replace('_', '-')}"
             written = f"{value:g}" if isinstance(value, float) else value
             words.append(name if value is True else f"{name} {written}")
-    words += [f"--{key} {value}" if key in ("group", "window") else f"--option {key}={value}"
-              for key, value in options.get("attention_options", {}).items()]
+    chosen = dict(options.get("attention_options", {}))
+    words += [f"--{key} {chosen.pop(key)}" for key in ("group", "window") if key in chosen]
+    if chosen:
+        words.append("--option " + " ".join(f"{key}={value}" for key, value in chosen.items()))
     return f"cca-lab pretrain {' '.join(words)} --out data/models/{options['out']}"

@@ -1,19 +1,17 @@
 """`cca-lab study recover`: what a swap costs a model, and what finetuning recovers."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from cca_lab.mechanisms import CCA, MECHANISMS, class_of, mechanism_of
-from cca_lab.mechanisms.caches import fits, fitted
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.settings import LARGEST_WRITTEN, nested, option
-from cca_lab.studies.study import MOST_SEEDS, given, label, note_full
+from cca_lab.models.recipe import FinetuneConfig, Optimizer
+from cca_lab.options import Count, Finite, Natural
+from cca_lab.studies.study import given, label, note_full
 from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 
 # The lab's first recipe: documents of one length at constant places, groups of constant size.
 ALIGNED: dict[str, Any] = {"shift": 0, "varied": False}
-RUN = ("warmup", "accumulation", "weight_decay", "clip", "save_every", "precision")  # not asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,28 +22,40 @@ class Recover(Trials):
     itself changes the numbers. Other mechanisms keep as many keys and values as CCA does.
     """
 
-    group: tuple[int, ...] = option((8, 4, 16), "Tokens per group; repeatable.", least=1,
-                                    most=LARGEST_WRITTEN)
-    window: tuple[int, ...] = option((64, ), "Local window, in tokens; repeatable.", least=1,
-                                     most=LARGEST_WRITTEN)
-    mechanism: tuple[str, ...] = option((), "Another mechanism to finetune beside CCA; repeatable.")
-    aligned: bool = option(False, "Also finetune on documents at fixed positions.")
-    seeds: int = option(3, "Finetuning runs per setting, with seeds 0, 1, ...", least=1,
-                        most=MOST_SEEDS)
-    questions: int = 48  # per place and kind: three at each of sixteen offsets
-    config: FinetuneConfig = nested(FinetuneConfig, without=RUN)
-    reading: Reading = nested(Reading, without=("seed", "shift", "varied"))
-    option: tuple[str, ...] = option((), "Another option of CCA; repeatable.", metavar="NAME=VALUE")
-
-    @property
-    def tokens(self) -> int | None:
-        """Tokens per context: those of a training sequence."""
-        return self.reading.length
+    group: tuple[Count, ...] = (8, 4, 16)
+    """Tokens per group."""
+    window: tuple[Count, ...] = (64,)
+    """Local windows, in tokens."""
+    option: tuple[str, ...] = ()
+    """Other options of CCA, NAME=VALUE."""
+    mechanism: tuple[str, ...] = ()
+    """Other mechanisms to finetune beside CCA."""
+    aligned: bool = False
+    """Also finetune on documents at fixed positions."""
+    seeds: Count = 3
+    """Finetuning runs per setting, with seeds 0, 1, ..."""
+    questions: Natural = 48  # three at each of sixteen offsets
+    """Questions for each place of the answer and kind."""
+    steps: Count = 300
+    """Optimizer steps of a finetuning."""
+    strategy: Literal["full", "qkv"] = "full"
+    """Weights to train: full, or qkv (W^Q, W^K, W^V only, the paper's partial finetuning)."""
+    learning_rate: Finite = 1e-3
+    """Learning rate after warm-up; falls linearly to a tenth."""
+    optimizer: Optimizer = "adamw"
+    """adamw; or muon for the matrices of the blocks, AdamW for the rest."""
+    grow: Finite = 0.6
+    """Share of the steps (0 to 1) in which groups grow from 2 tokens to their size."""
+    rows: Count = 8
+    """Sequences per step."""
+    text_share: Finite = 0.75
+    """Share of sequences (0 to 1) that are text; the rest are questions."""
 
     def trials(self) -> dict[str, Trial]:
         """Return the base, the swapped models, and every training of each seed."""
-        config = self.config
-        check_trains(config)
+        config = FinetuneConfig(self.steps, self.strategy, self.learning_rate, self.optimizer,
+                                grow=self.grow)
+        every = Reading(self.length, self.rows, self.text_share)
         options = given("cca", self.option)
         for key in ("group", "window"):
             if key in options:
@@ -60,9 +70,9 @@ class Recover(Trials):
         trials = {"full": Trial("full")} | {label(name, chosen): Trial(name, chosen)
                                             for name, chosen in settings}
         for seed in range(self.seeds):
-            reading = replace(self.reading, seed=seed)
+            reading = replace(every, seed=seed)
             for name, chosen in [("full", {}), *settings]:
-                strategy = "full" if name == "full" else config.strategy
+                strategy = "full" if name == "full" else self.strategy
                 trials[f"{label(name, chosen)}, {strategy}, seed {seed}"] = Trial(
                     name, chosen, replace(config, strategy=strategy), reading)
             if self.aligned:
@@ -72,15 +82,9 @@ class Recover(Trials):
 
     def _as_large(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options with which a mechanism keeps as many entries as CCA with `options`."""
+        from cca_lab.mechanisms.caches import fits, fitted
+
         length = self.evaluation.length
         kept = CCA(**options).cache_entries(length)
         base = self.loaded[0].config
         return (fitted(base, name, kept, length) if fits(name) else MECHANISMS[name]()).options()
-
-
-def check_trains(config: FinetuneConfig) -> None:
-    """Raise ValueError for a recipe that trains nothing of CCA."""
-    if config.steps < 1 or config.strategy not in ("full", "qkv"):
-        raise ValueError(
-            f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training of "
-            "CCA, which adds no weights; `cca-lab evaluate` measures without one")

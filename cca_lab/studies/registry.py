@@ -21,10 +21,7 @@ STUDIES: dict[str, tuple[str, str]] = {
              "trained from scratch."),
     "reproduce": ("cca_lab.studies.reproduce.run:Reproduce",
                   "Re-enact the papers' tables and figures at a small scale, and say what agrees."),
-    "record": ("cca_lab.studies.record:Record",
-               "Try a recipe for the record: 98 % of the questions with groups of 16, in the "
-               "fewest CPU seconds."),
-    "noise": ("cca_lab.studies.noise_on_models:NoiseStudy",
+    "noise": ("cca_lab.studies.noise:NoiseStudy",
               "DGA's Figure 3b: measure what noise in the attention does to the next-token "
               "distribution."),
     "convergence": ("cca_lab.studies.convergence:Convergence",

@@ -1,39 +1,38 @@
 """`cca-lab study retrieval`: which KV heads to keep in full, by four scores, and which is best."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from cca_lab import models
 from cca_lab.mechanisms import Full, Mechanism
-from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.mechanisms.kept_heads.mechanism import OTHERS, KeptHeads, best_heads
-from cca_lab.models import attention_of, swap_attention
-from cca_lab.models.evaluate import bootstrap_mean, check_tokenizer
-from cca_lab.models.inputs import check_length
-from cca_lab.models.pretrain import tokenize
-from cca_lab.models.retrieval import (
-    Prompt,
-    answer_loss,
-    by_attention,
-    by_gain,
-    by_gates,
-    by_loss,
-    prompt_of,
+from cca_lab.options import Count, Natural
+from cca_lab.reporting import command_line, device_name, machine, training_progress, write_figure
+from cca_lab.studies.study import (
+    ModelStudy,
+    given,
+    interval,
+    label,
+    load,
+    markdown,
+    result_file,
+    versions,
 )
-from cca_lab.models.training import autocast, matrix_units
-from cca_lab.reporting import command_line, device_name, machine, print_table, training_progress
-from cca_lab.settings import check_sizes, option
-from cca_lab.studies.study import SwappedStudy, versions
+from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.prompts import AnyTask, chosen_tasks
-from cca_lab.views.figures.sparsity import by_layer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from cca_lab.models.retrieval import Prompt
 
 SCORES = {"attention": "weight of the needle", "loss": "loss if it is not kept", "gates": "gate",
           "gain": "share of the gain"}
@@ -44,34 +43,55 @@ PROMPTS = 2**21  # of one seed, so that two seeds share none
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval(SwappedStudy):
+class Retrieval(ModelStudy):
     """Score every KV head, and measure the answers' loss with the best ones kept."""
 
-    attention: str = option("cca", "Mechanism of the heads that are not kept.")
-    score: tuple[str, ...] = option((), "attention, loss (all heads but one in full, the dearest), "
-                                        "gates or gain; repeatable.", shown="all four")
-    task: tuple[str, ...] = option(("niah_single", "niah_multikey", "niah_multivalue"),
-                                   "Task whose answers the heads should fetch, or text, whose "
-                                   "second half they should predict; repeatable.")
-    length: int | None = option(None, "Tokens of a prompt, with its answer.", least=1, most=2**24,
-                                shown="640, or the model's context if that is less")
-    steps: int = option(120, "Prompts, one a step, on which the gates are trained.", least=1,
-                        most=2**16)
-    judged: int = option(24, "Other prompts, on which the choices are compared.", least=1,
-                         most=2**16)
-    heads: None = None  # they are what is found
-    keep: None = None
-    count: tuple[int, ...] = option((), "How many KV heads to keep; repeatable.", least=0,
-                                   shown="5 %, 11 % and 20 % of them")
-    seed: int = option(0, "Random seed of the prompts.", least=0, most=1000)
-    figure: Path | None = option(None, "PNG of the scores to write.", output="file")
+    attention: str = "cca"
+    """Mechanism of the heads that are not kept."""
+    group: int | None = None
+    """Tokens per group."""
+    window: int | None = None
+    """Local window, in tokens."""
+    option: tuple[str, ...] = ()
+    """Other options of the mechanism, NAME=VALUE."""
+    score: tuple[Literal["attention", "loss", "gates", "gain"], ...] = ()
+    """attention, loss (all heads but one in full, the dearest), gates or gain; by default all."""
+    task: tuple[str, ...] = ("niah_single", "niah_multikey", "niah_multivalue")
+    """Tasks whose answers the heads should fetch, or text (Python's standard library), whose second
+    half they should predict."""
+    length: Count | None = None
+    """Tokens of a prompt, with its answer; by default 640, or the model's context."""
+    steps: Count = 120
+    """Prompts, one a step, on which the gates are trained."""
+    judged: Count = 24
+    """Other prompts, on which the choices are compared."""
+    count: tuple[Natural, ...] = ()
+    """How many KV heads to keep; by default 5 %, 11 % and 20 % of them."""
+    seed: Natural = 0
+    """Random seed of the prompts."""
+    out: Path | None = None
+    """JSON file to write."""
+    figure: Path | None = None
+    """PNG of the scores to write."""
 
-    def prompts(self, count: int, first: int) -> list[Prompt]:
+    @cached_property
+    def loaded(self) -> "tuple[PreTrainedModel, Any]":
+        """The model under the mechanism, and its tokenizer."""
+        return load(self.model, self.attention, adapter=self.adapter, **self.options)
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The checked options of the mechanism."""
+        return given(self.attention, self.option, group=self.group, window=self.window)
+
+    def prompts(self, count: int, first: int) -> "list[Prompt]":
         """Return prompts of all tasks in turn, each filled up to the length."""
         first += self.seed * PROMPTS
         return [self._prompt(number) for number in range(first, first + count)]
 
-    def _prompt(self, number: int) -> Prompt:
+    def _prompt(self, number: int) -> "Prompt":
+        from cca_lab.models.retrieval import Prompt, prompt_of
+
         task = self.tasks[number % len(self.tasks)]
         if task is None:
             generator = torch.Generator().manual_seed(number)
@@ -90,33 +110,50 @@ class Retrieval(SwappedStudy):
     @cached_property
     def stream(self) -> Tensor:
         """The training side of the text, (n,) token ids."""
-        return tokenize(self.corpus.train, self.loaded[1])
+        from cca_lab.models.pretrain import tokenize
+
+        return tokenize(load_corpus().train, self.loaded[1])
 
     @property
     def size(self) -> int:
         """The tokens of a prompt."""
         return min(640, self.context) if self.length is None else self.length
 
-    def result(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Score the heads, then keep the best by each score and measure the loss of answers."""
-        chosen = self.score or tuple(name for name in SCORES
-                                     if name != "attention" or TEXT not in self.task)
-        if unknown := [name for name in chosen if name not in SCORES]:
-            raise ValueError(f"score: got {unknown[0]!r}, wanted one of {', '.join(SCORES)}")
+        chosen: tuple[str, ...] = self.score or tuple(
+            name for name in SCORES if name != "attention" or TEXT not in self.task)
         if self.attention not in OTHERS:
             raise ValueError(f"attention: got {self.attention!r}, wanted one of "
                              f"{', '.join(OTHERS)}, which heads beside kept ones may have")
         if TEXT in self.task and "attention" in chosen:
             raise ValueError("score: got 'attention' for the task 'text', which has no needle; "
                              "wanted others of the scores")
+        with result_file(self.out) as result:
+            result |= self._measured(chosen)
+        if self.figure is not None:
+            from cca_lab.views.figures.sparsity import by_layer
+
+            write_figure(self.figure, by_layer({SCORES[name]: values for name, values
+                                                in result["scores"].items()}))
+        print(table([result]))
+        return result
+
+    def _measured(self, chosen: tuple[str, ...]) -> dict[str, Any]:
+        from cca_lab.mechanisms.caching.base import CacheSizes
+        from cca_lab.models.evaluate import check_tokenizer
+        from cca_lab.models.inputs import check_length
+        from cca_lab.models.training import autocast, matrix_units
+
         model, tokenizer = self.loaded
         check_tokenizer(tokenizer)
         check_length(model, "length", self.size)
-        mechanism, sizes = attention_of(model), CacheSizes.of(model.config)
+        mechanism, sizes = models.attention_of(model), CacheSizes.of(model.config)
         every = sizes.layers * sizes.kv_heads
         counts = sorted(set(self.count or (round(every * share) for share in (0.05, 0.11, 0.2))))
-        check_sizes(count=(counts[-1], 0, every))
-        swap_attention(model, Full())
+        if counts[-1] > every:
+            raise ValueError(f"count: got {counts[-1]}, wanted at most {every}, all KV heads")
+        models.swap_attention(model, Full())
         start = time.perf_counter()
         scores: dict[str, list[list[float]]] = {}
         seconds: dict[str, float] = {}
@@ -144,6 +181,8 @@ class Retrieval(SwappedStudy):
 
     def _scores(self, name: str, mechanism: Mechanism, report: Callable[[float, str], None]
                 ) -> Tensor:
+        from cca_lab.models.retrieval import by_attention, by_gates, by_loss
+
         model = self.loaded[0]
         if name == "attention":
             return by_attention(model, self.prompts(PROBED, 0), report)
@@ -158,6 +197,8 @@ class Retrieval(SwappedStudy):
 
         Not of the gains themselves: answers gain more nats than text.
         """
+        from cca_lab.models.retrieval import by_gain
+
         kinds, total = len(self.tasks), torch.zeros(())
         prompts = self.prompts(PROBED * kinds, 0)
         for kind, task in enumerate(self.task):
@@ -176,6 +217,9 @@ class Retrieval(SwappedStudy):
                 counts: list[int],
                 report: Callable[[float, str], None]) -> dict[str, dict[str, Any]]:
         """Return the loss of the answers by score and number of heads, with none and all kept."""
+        from cca_lab.models.evaluate import bootstrap_mean
+        from cca_lab.models.retrieval import answer_loss
+
         model, prompts = self.loaded[0], self.prompts(self.judged, JUDGED)
         choices: dict[str, dict[str, Mechanism]] = {
             name: {str(count): KeptHeads.around(mechanism, best_heads(values, count))
@@ -185,18 +229,26 @@ class Retrieval(SwappedStudy):
         for name, by_count in choices.items():
             for count, choice in by_count.items():
                 report(len(measured) / len(choices), f"{name} {count}")
-                swap_attention(model, choice)
+                models.swap_attention(model, choice)
                 losses = torch.stack([answer_loss(model, prompt) for prompt in prompts])
                 measured.setdefault(name, {})[count] = vars(bootstrap_mean(losses.double().numpy()))
         return measured
 
-    def draw(self, result: Mapping[str, Any]) -> Figure:
-        """Draw the scores of all heads."""
-        return by_layer({SCORES[name]: values for name, values in result["scores"].items()})
 
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print the loss of the answers with the best heads kept."""
-        rows = [[name, count, f"{each['value']:.3f}", f"{each['low']:.3f} to {each['high']:.3f}"]
-                for name, by_count in result["losses"].items() for count, each in by_count.items()]
-        print_table(f"{result['model']}, others {result['attention']}: loss of the answers, nats "
-                    "a token", ["kept by", "heads", "loss", "95 % interval"], rows)
+def table(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of the answers' loss with a few heads kept, by how they score.
+
+    All results are of the same heads beside the kept ones; the first has the notes.
+    """
+    first, rows = results[0], []
+    for each in results:
+        rows += [[name, *map(interval, each["losses"][name].values()),
+                  f"{each['seconds'][name] / 60:.0f} min"] for name in each["scores"]]
+    (none,), (every,) = (first["losses"][name].values() for name in ("none kept", "all kept"))
+    return markdown(
+        ["kept by", *(f"{count} heads" for count in first["losses"][first["best"]]),
+         "to find them"], rows,
+        f"{first['model']}, {first['attention']} in the other heads "
+        f"({label('', first['options']).strip()}), loss of the answers in nats a token, and its "
+        f"95 % interval; none kept: {interval(none)}, all: {interval(every)}. Prompts of "
+        f"{first['length']} tokens; {first['machine']['cpu']}.")

@@ -1,147 +1,42 @@
-"""A study: its settings, its measurement, and the JSON file, table and figure that result."""
+"""What the studies of models share: a model and its text, files that go on, notes and tables."""
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from cca_lab.files import check_file, held, new_result
+from cca_lab import models
+from cca_lab.files import check_file, held
 from cca_lab.mechanisms import KeptHeads, Mechanism
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
-from cca_lab.models import attention_of, load_pretrained
-from cca_lab.models.checkpoints import quiet
-from cca_lab.models.plugin import written_choice
-from cca_lab.models.pretrain import tokenize
-from cca_lab.reporting import as_json, device, training_progress, write_figure, write_json
-from cca_lab.settings import REQUIRED, check, option
-from cca_lab.stored import matches, read_json
+from cca_lab.options import Natural
+from cca_lab.reporting import as_json, device, training_progress, write_json
+from cca_lab.stored import read_json
 from cca_lab.tasks.corpus import Corpus, load_corpus
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
-MOST_SEEDS = 100
 Report = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    """A measurement, its settings as fields; a subclass gives `result`, `show`, perhaps `draw`."""
+class ModelStudy:
+    """The model that a study measures."""
 
-    out: Path | None = option(None, "JSON file to write.", output="file")
-    default_file: ClassVar[str] = ""  # below data/results; it may name fields: "heads-{name}.json"
-
-    def run(self) -> dict[str, Any]:
-        """Measure, write the file, draw the figure and print the table; return what is written."""
-        check(self)
-        quiet()
-        out, figure = self.file, getattr(self, "figure", None)
-        if figure is not None and figure == out:
-            raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another "
-                             "name")
-        if figure is not None and figure.suffix.lower() != ".png":
-            raise ValueError(f"figure: got {figure}, wanted a name that ends in .png, as a PNG is "
-                             "written")
-        with nullcontext() if out is None else held(out):
-            result = as_json(self.result())  # shown and drawn is what is written
-            if out is not None:
-                write_json(out, result)
-        if figure is not None:
-            write_figure(figure, self.draw(result))
-        self.show(result)
-        return result
-
-    @cached_property
-    def file(self) -> Path | None:
-        """The file to write, after a check that it can be written."""
-        if self.out is None and not self.default_file:
-            return None
-        return check_file(self.out or new_result(self.default_file.format(self=self)))
-
-    def result(self) -> dict[str, Any]:
-        """Measure everything; return what is written."""
-        raise NotImplementedError
-
-    def draw(self, result: Mapping[str, Any]) -> Any:
-        """Return the figure of what is written."""
-        raise NotImplementedError
-
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print what is written as tables."""
-        raise NotImplementedError
-
-
-class Interval(TypedDict):
-    """A measured number and its 95 % interval, as a file holds them."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Continued(Study):
-    """A study of named cells; those in its file are not measured again, so it can be continued."""
-
-    rows: ClassVar[str] = "rows"  # key of the measurements in the file
-    row: ClassVar[Any] = dict  # what one of them holds, as far as it is shown; a TypedDict
-
-    def settings(self) -> dict[str, Any]:
-        """Return the entries that the file of an earlier call must share."""
-        raise NotImplementedError
-
-    def facts(self) -> dict[str, Any]:
-        """Return what else the first call writes, such as the machine."""
-        return {}
-
-    def cells(self) -> Mapping[str, Any]:
-        """Return what is measured, by name."""
-        raise NotImplementedError
-
-    def check_row(self, name: str, cell: Any, row: Any) -> None:
-        """Raise ValueError if a measurement in the file is not that of a cell."""
-
-    def measure(self, name: str, cell: Any, report: Report) -> Any:
-        """Return a cell's measurement as JSON values; `report(share, text)` tells how far it is."""
-        raise NotImplementedError
-
-    def result(self) -> dict[str, Any]:
-        """Measure the cells that are missing in the file, and write it after each."""
-        cells, settings = self.cells(), self.settings()
-        result = continued(self.file, settings, self.rows, self.row)
-        result = result or {**settings, **self.facts(), self.rows: {}}
-        for name in cells.keys() & result[self.rows].keys():
-            self.check_row(name, cells[name], result[self.rows][name])
-        with training_progress(type(self).__name__.lower(), len(cells)) as report:
-            for done, (name, cell) in enumerate(cells.items()):
-                def part(share: float, text: str, done: int = done, name: str = name) -> None:
-                    report(done + share, f"{name} {text}")
-
-                part(0, "")
-                if name not in result[self.rows]:
-                    result[self.rows][name] = self.measure(name, cell, part)
-                    if self.file is not None:
-                        write_json(self.file, result)
-            report(len(cells), "")
-        return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelStudy(Study):
-    """A study of one model on held-out text."""
-
-    model: str = option(REQUIRED, "Folder of a model or an adapter, or a model's name on the "
-                                  "Hugging Face hub.")
-    adapter: str | None = option(None, "Folder of an adapter of this model, as a finetuning with "
-                                       "--strategy lora writes it.")
-    text: str | None = option(None, "Text to read: a file, a folder, or hub:NAME for a data set.",
-                              shown="Python's standard library")
+    model: str
+    """Folder of a model or an adapter, or a model's name on the Hugging Face hub."""
+    adapter: str | None = None
+    """Folder of an adapter of this model, as a finetuning with --strategy lora writes it."""
 
     @property
     def name(self) -> str:
@@ -149,25 +44,33 @@ class ModelStudy(Study):
         return Path(self.adapter or self.model).resolve().name
 
     @cached_property
-    def loaded(self) -> tuple[PreTrainedModel, Any]:
+    def loaded(self) -> "tuple[PreTrainedModel, Any]":
         """The model with full attention, and its tokenizer."""
-        model, tokenizer = load_pretrained(self.model, "full", adapter=self.adapter)
-        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
-        return model, tokenizer
+        return load(self.model, "full", adapter=self.adapter)
 
     @property
     def context(self) -> int:
         """The longest sequence that the model reads, in tokens."""
         return context_of(self.loaded[0])
 
+
+@dataclass(frozen=True, kw_only=True)
+class TextStudy(ModelStudy):
+    """A model and a text."""
+
+    text: str | None = None
+    """Text to read: a file, a folder, or hub:NAME for a data set; by default Python's library."""
+
     @cached_property
     def corpus(self) -> Corpus:
-        """The text."""
-        return load_corpus(self.text)
+        """The text; files of a folder that are left out are named."""
+        return noted_corpus(self.text)
 
     @cached_property
     def held_out(self) -> Tensor:
         """The held-out side of the text, (n,) token ids."""
+        from cca_lab.models.pretrain import tokenize
+
         return tokenize(self.corpus.validation, self.loaded[1])
 
     def about_text(self) -> dict[str, Any]:
@@ -176,44 +79,66 @@ class ModelStudy(Study):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwappedStudy(ModelStudy):
-    """A study of a model under a mechanism of choice."""
+class MechanismOptions:
+    """A mechanism of choice; without one the attention that the model was saved with."""
 
-    attention: str | None = option(None, "Mechanism to swap in, such as cca or dga.",
-                                   shown="the attention the model was saved with")
-    group: int | None = option(None, "Tokens per group.", shown="the mechanism's default")
-    window: int | None = option(None, "Local window, in tokens.", shown="the mechanism's default")
-    heads: Path | None = option(None, "File of `study retrieval`; its best KV heads attend in full,"
-                                      " the others with --attention.")
-    keep: int | None = option(None, "How many KV heads of the model attend in full.", least=0,
-                              shown="none")
-    option: tuple[str, ...] = option((), "Option of the mechanism, such as gamma=0.2; repeatable.",
-                                     metavar="NAME=VALUE")
+    attention: str | None = None
+    """Mechanism to swap in, such as cca or dga."""
+    group: int | float | None = None
+    """Tokens per group."""
+    window: int | None = None
+    """Local window, in tokens."""
+    option: tuple[str, ...] = ()
+    """Other options of the mechanism, NAME=VALUE, such as gamma=0.2."""
+    heads: Path | None = None
+    """File of `study retrieval`; its best KV heads attend in full, the others with --attention."""
+    keep: Natural | None = None
+    """How many KV heads of the model attend in full."""
 
     @cached_property
     def choice(self) -> tuple[str | None, dict[str, Any]]:
-        """The mechanism's name and the options that are given, checked."""
+        """The mechanism's name and its checked options."""
         options = given(self.attention, self.option, group=self.group, window=self.window)
         return with_kept_heads(self.attention, options, self.heads, self.keep)
 
+
+@dataclass(frozen=True, kw_only=True)
+class SwappedStudy(ModelStudy, MechanismOptions):
+    """A model under a mechanism of choice."""
+
     @cached_property
-    def loaded(self) -> tuple[PreTrainedModel, Any]:
+    def loaded(self) -> "tuple[PreTrainedModel, Any]":
         """The model under the mechanism, and its tokenizer."""
         attention, options = self.choice
-        model, tokenizer = load_pretrained(self.model, attention, adapter=self.adapter, **options)
-        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
-        return model, tokenizer
+        note_other_model(self.heads, self.model)
+        return load(self.model, attention, adapter=self.adapter, **options)
 
     @property
     def mechanism(self) -> Mechanism:
         """How the model attends."""
-        return attention_of(self.loaded[0])
+        return models.attention_of(self.loaded[0])
 
 
-def option_of(kind: type[Any], name: str) -> Any:
-    """Return a field with the default and the option of another dataclass's field."""
-    (original,) = (each for each in fields(kind) if each.name == name)
-    return field(default=original.default, metadata=original.metadata)
+def load(model: str, attention: str | None = None, *, adapter: str | None = None,
+         **options: Any) -> "tuple[PreTrainedModel, Any]":
+    """Return a model on the device of `cca_lab.reporting.device`, and its tokenizer."""
+    from cca_lab.models.checkpoints import quiet
+
+    quiet()
+    if adapter is not None:
+        note_other_base(adapter, model)
+    loaded, tokenizer = models.load_pretrained(model, attention, adapter=adapter, **options)
+    loaded.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
+    return loaded, tokenizer
+
+
+def noted_corpus(text: str | None) -> Corpus:
+    """Return a text, after a note if files of its folder look like text and cannot be read."""
+    corpus = load_corpus(text)
+    if corpus.left_out:
+        note(f"{len(corpus.left_out)} file(s) of {corpus.name} are left out, the first: "
+             f"{corpus.left_out[0]}")
+    return corpus
 
 
 def given(attention: str | None, written: Sequence[str] = (), **named: Any) -> dict[str, Any]:
@@ -232,7 +157,11 @@ def given(attention: str | None, written: Sequence[str] = (), **named: Any) -> d
     if attention is None and options:
         raise ValueError(f"{next(iter(options))}: given without --attention; name the mechanism "
                          "too")
-    return options if attention is None else written_choice(attention, options)
+    if attention is None:
+        return options
+    from cca_lab.models.plugin import written_choice
+
+    return written_choice(attention, options)
 
 
 def with_kept_heads(attention: str | None, options: dict[str, Any], heads: Path | None,
@@ -251,29 +180,40 @@ def with_kept_heads(attention: str | None, options: dict[str, Any], heads: Path 
         return attention, options
     if attention is None:
         raise ValueError("heads: given without --attention; name the other heads' mechanism too")
+    from cca_lab.models.plugin import written_choice
+
     kept = {"kept": best_heads(ranked_heads(heads), keep), "others": {"name": attention, **options}}
     return KeptHeads.name, written_choice(KeptHeads.name, kept)
 
 
-class Ranked(TypedDict):
-    """What is read in a file of `study retrieval`."""
-
-    best: str
-    scores: dict[str, list[list[float]]]
-
-
 def ranked_heads(path: Path) -> list[list[float]]:
     """Return the best scores in a file of `study retrieval`, (layers, Hk)."""
-    advice = "write it with: cca-lab study retrieval"
-    if not path.is_file():
-        raise ValueError(f"heads: {path} is no file; {advice}")
-    content = read_json(path, "heads", advice)
-    matches(content, Ranked, f"heads: {path}", advice)
-    if content["best"] not in content["scores"]:
-        raise ValueError(f"heads: {path} names {content['best']!r} as its best score, wanted one "
-                         f"that it has; {advice}")
-    scores: list[list[float]] = content["scores"][content["best"]]
-    return scores
+    content = read_json(path, "heads", "write it with: cca-lab study retrieval")
+    try:
+        scores: list[list[float]] = content["scores"][content["best"]]
+        return scores
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"heads: {path} is no file of `cca-lab study retrieval`; write it with "
+                         "that command") from error
+
+
+def note_other_model(heads: Path | None, model: str) -> None:
+    """Note that a file of heads names another model than the one that is read."""
+    if heads is not None:
+        scored = read_json(heads, "heads").get("model")
+        if scored != Path(model).resolve().name:
+            note(f"{heads} ranks the heads of {scored}, and {model} is read")
+
+
+def note_other_base(adapter: str, model: str) -> None:
+    """Note that an adapter was trained on another model than the one that is read."""
+    from cca_lab.models.adapters import CONFIG_FILE
+
+    path = Path(adapter) / CONFIG_FILE
+    config = read_json(path, "adapter") if path.is_file() else {}
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if base and Path(base).name != Path(model).resolve().name:
+        note(f"{adapter} was trained on {base}, and {model} is read")
 
 
 def label(name: str, options: Mapping[str, Any]) -> str:
@@ -288,7 +228,7 @@ def label(name: str, options: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def context_of(model: PreTrainedModel) -> int:
+def context_of(model: "PreTrainedModel") -> int:
     """Return the longest sequence a model reads, in tokens, or 1024 if its config does not say."""
     return getattr(model.config, "max_position_embeddings", 1024)
 
@@ -316,12 +256,32 @@ def versions() -> dict[str, str]:
     return numbers
 
 
-def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials",
-              row: Any = dict) -> dict[str, Any] | None:
+@contextmanager
+def writing(out: Path | None) -> Iterator[None]:
+    """Check that a file can be written, and keep other commands from it within the context."""
+    with nullcontext() if out is None else held(check_file(out)):
+        yield
+
+
+@contextmanager
+def result_file(out: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield a result; what the block adds to it is written to `out` as JSON."""
+    result: dict[str, Any] = {}
+    with writing(out):
+        yield result
+        written = as_json(result)
+        if out is not None:
+            write_json(out, written)
+    result.clear()
+    result.update(written)  # shown is what is written
+
+
+def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials"
+              ) -> dict[str, Any] | None:
     """Return the content of a study's file, or None if there is none.
 
     Raises:
-        ValueError: if the file is not of these settings, or if one of its `rows` is no `row`.
+        ValueError: if the file is not of these settings, or holds something else.
     """
     if out is None or not out.exists():
         return None
@@ -329,9 +289,64 @@ def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials
     content = read_json(out, "out", advice)
     if not isinstance(content, dict) or not isinstance(content.get(rows), dict):
         raise ValueError(f"out: {out} holds something else than a study; {advice}")
-    wanted = json.loads(json.dumps(settings))
+    wanted = as_json(settings)
     differing = [key for key, value in wanted.items() if content.get(key) != value]
     if differing:
         raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; {advice}")
-    matches(content[rows], dict[str, row], f"out: {out}: {rows}", advice)
     return content
+
+
+def measure_missing(out: Path | None, result: dict[str, Any], cells: Mapping[str, Any],
+                    measure: Callable[[str, Any, Report], Any], rows: str = "rows") -> None:
+    """Measure the cells that `result[rows]` lacks, and write the file after each.
+
+    Args:
+        out: the file; None writes none.
+        result: its content, which gets the new rows.
+        cells: what is measured, by name.
+        measure: returns the row of (name, cell, report); `report(share, text)` shows how far it is.
+        rows: the key of the rows.
+    """
+    missing = {name: each for name, each in cells.items() if name not in result[rows]}
+    if not missing:
+        return
+    with training_progress("measuring", len(missing)) as report:
+        for done, (name, each) in enumerate(missing.items()):
+            def part(share: float, text: str, done: int = done, name: str = name) -> None:
+                report(done + share, f"{name} {text}")
+
+            part(0, "")
+            result[rows][name] = as_json(measure(name, each, part))
+            if out is not None:
+                write_json(out, result)
+        report(len(missing), "")
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]], notes: str = "") -> str:
+    """Return a table in Markdown, with notes below it."""
+    import pandas  # late, as help needs no tables
+
+    text = pandas.DataFrame([list(map(str, row)) for row in rows], columns=list(columns)
+                            ).to_markdown(index=False, disable_numparse=True)
+    return f"{text}\n" + (f"\n{notes}\n" if notes else "")
+
+
+def percent(value: float) -> str:
+    """Return a share as a percentage."""
+    return f"{100 * value:.0f} %"
+
+
+def cell(value: float | None, unit: float = 1, digits: int = 0) -> str:
+    """Return a number in units as text; a dash for None."""
+    return "-" if value is None else f"{value / unit:.{digits}f}"
+
+
+def interval(estimate: Mapping[str, float], digits: int = 2) -> str:
+    """Return a measured number with its 95 % interval."""
+    return "{value:.{0}f} [{low:.{0}f}, {high:.{0}f}]".format(digits, **estimate)
+
+
+def share(estimate: Mapping[str, float]) -> str:
+    """Return a measured share as a percentage with its 95 % interval."""
+    return interval({key: 100 * estimate[key] for key in ("value", "low", "high")}, 0).replace(
+        " [", " % [")

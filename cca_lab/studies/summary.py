@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cca_lab.mechanisms import MECHANISMS
-from cca_lab.reporting import print_table
+from cca_lab.studies.study import markdown
 
 COLUMNS = ("seeds", "perplexity", "over the base's", "8 tokens a document", "its worst offset",
            "5-20 tokens a document")
@@ -38,9 +39,9 @@ class Spread:
 class Summary:
     """The trials of one setting, a row of measurements for each seed."""
 
-    rows: list[dict]
+    rows: list[dict[str, Any]]
 
-    def _spread(self, estimates: list[dict]) -> Spread:
+    def _spread(self, estimates: list[dict[str, Any]]) -> Spread:
         if len(estimates) == 1:
             return Spread(*(estimates[0][key] for key in ("value", "low", "high")))
         values = [estimate["value"] for estimate in estimates]
@@ -99,9 +100,9 @@ class Summary:
                 for place in places}
 
 
-def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
+def summaries(trials: Mapping[str, dict[str, Any]]) -> dict[str, Summary]:
     """Group trials that differ only in their seed, in order of first appearance, by attention."""
-    gathered: dict[str, dict[str, list[dict]]] = {}
+    gathered: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for name, row in trials.items():
         setting = SEED.sub("", name)
         gathered.setdefault(setting.partition(", ")[0], {}).setdefault(setting, []).append(row)
@@ -109,8 +110,8 @@ def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
             for name, rows in settings.items()}
 
 
-def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float],
-                                               tuple[float, float]]:
+def swept(trials: Mapping[str, dict[str, Any]]) -> tuple[
+        dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
     """Return what `cca-lab study sweep` wrote: perplexity over the base's, and exact match.
 
     CCA's two numbers by recipe, the control's perplexity by the same recipes, untrained CCA's two.
@@ -135,8 +136,8 @@ def spoken(name: str) -> str:
     return ", ".join(filter(None, (f"{title} {shown}".strip(), how)))
 
 
-def print_recovery(rows: dict[str, dict], title: str) -> None:
-    """Print the trials, averaged over seeds, as a table."""
-    print_table(f"{title}: exact match over every offset; [lowest, highest seed], or 95 % of one",
-                ["attention", *COLUMNS],
-                [[name, *mean.cells()] for name, mean in summaries(rows).items()])
+def table(rows: Mapping[str, dict[str, Any]], title: str) -> str:
+    """Return the table of trials, averaged over seeds."""
+    return markdown(
+        ["attention", *COLUMNS], [[name, *mean.cells()] for name, mean in summaries(rows).items()],
+        f"{title}; exact match over every offset; [lowest, highest seed], or 95 % of one.")

@@ -6,9 +6,9 @@ All read equally many tokens. A sweep ranks the recipes; `recover` measures the 
 from dataclasses import dataclass, replace
 
 from cca_lab.mechanisms import mechanism_of
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.settings import LARGEST_WRITTEN, option
-from cca_lab.studies.study import MOST_SEEDS, note_full
+from cca_lab.models.recipe import FinetuneConfig, Optimizer
+from cca_lab.options import Count, Natural
+from cca_lab.studies.study import note_full
 from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 
@@ -21,7 +21,7 @@ class SweepRecipe:
     steps: int = 100
     text_share: float = 0.75
     grow: float = 0.6
-    optimizer: str = "adamw"
+    optimizer: Optimizer = "adamw"
     rows: int = 8
 
     @property
@@ -35,7 +35,7 @@ class SweepRecipe:
         """The recipe in a few words."""
         return f"{self.control}, groups {'grow' if self.grow else 'fixed'}"
 
-    def trial(self, attention: str, options: dict, seed: int) -> Trial:
+    def trial(self, attention: str, options: dict[str, int], seed: int) -> Trial:
         """Return the trial that trains an attention by this recipe."""
         config = FinetuneConfig(self.steps, "full", self.learning_rate, self.optimizer,
                                 grow=self.grow)
@@ -54,11 +54,14 @@ RECIPES = (*CLOSE, SweepRecipe(learning_rate=3e-4),
 class Sweep(Trials):
     """Try recipes for finetuning on CCA, and on full attention as the control."""
 
-    group: int = option(8, "Tokens per group.", least=1, most=LARGEST_WRITTEN)
-    window: int = option(64, "Local window, in tokens.", least=1, most=LARGEST_WRITTEN)
-    seeds: int = option(3, "Seeds for the three closest recipes; the others have one.", least=1,
-                        most=MOST_SEEDS)
-    questions: int = 16  # per place and kind: one at each offset
+    group: Count = 8
+    """Tokens per group."""
+    window: Count = 64
+    """Local window, in tokens."""
+    seeds: Count = 3
+    """Seeds for the three closest recipes; the others have one."""
+    questions: Natural = 16  # one at each offset
+    """Questions for each place of the answer and kind."""
 
     def trials(self) -> dict[str, Trial]:
         """Return the base, swapped CCA, and each recipe for both."""

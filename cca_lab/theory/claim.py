@@ -24,36 +24,13 @@ class Verdict(StrEnum):
     FALSE = "false as printed"
 
 
-class Strength(StrEnum):
-    """What stands behind a verdict, or behind a repair."""
-
-    COUNTEREXAMPLE = "counterexample"  # one case, computed exactly or beyond any round-off
-    SMT = "for all (SMT)"  # a solver found no counterexample among all integers
-    ENCLOSURE = "enclosure"  # ball arithmetic: the true value is inside the printed bounds
-    ARITHMETIC = "arithmetic"  # about finitely many printed numbers, all computed
-    PROOF = "proof + finite check"  # a proof in words, and a check of finitely many cases
-    MONTE_CARLO = "Monte Carlo"  # random draws with fixed seeds, and the interval's half-width
-
-
-MACHINE = (Strength.SMT, Strength.ENCLOSURE)  # these need a program that proves
-
-
-class Weight(StrEnum):
-    """How much an error matters to a reader."""
-
-    SUBSTANCE = "substance"  # a conclusion changes
-    SLIP = "slip"  # any reader would repair it, and the conclusion stands
-    TYPOGRAPHY = "typography"  # a symbol, perhaps lost in print or in the extracted text
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What a check saw: whether its subject passed, and the counterexample or the worst case."""
 
     holds: bool
     evidence: str  # one line, with its numbers
-    numbers: Mapping[str, float | int | str] = field(default_factory=dict)  # for claims.json
-    error: float | None = None  # half-width of the confidence interval of a Monte Carlo check
+    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,24 +67,20 @@ class Claim:
     holds under a hypothesis also takes `within`, a predicate that says which of its cases to judge.
 
     Attributes:
-        id: short and unique, such as "T1" or "P1.double"; never used again for another claim.
+        id: short and unique, such as "T1" or "P1.double".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
         quote: the paper's words, one or several pieces; "" for none only where `place` is a table.
         reading: what we take them to mean, in our words, in the most charitable way.
         printed: the subject as printed: a function, a number, an implementation.
-        strength: what stands behind the verdict.
         proof: why the corrected statement holds, or why the printed one fails, in a few lines.
         corrected: the repaired subject, which `check` accepts on all cases; None if it holds.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
-        repaired: what stands behind the repair; None if there is none.
-        weight: how much the error matters; None if the claim holds.
-        root: the id of the claim whose error this one repeats; "" if it is an error of its own.
+        slip: whether any reader would repair the error, and the conclusion stands.
         models: name of the model -> (its subject, whether `check` accepts it).
         sides: place -> what it says by itself.
-        machine: proves the statement, or its repair, for all cases; for strengths of `MACHINE`.
+        machine: a program that proves the statement, or its repair, for all cases.
         example: a few lines of Python that show the smallest case, to paste; needs nothing but the
             standard library and NumPy, and ends in an assertion.
-        formula: whether the quote rests on a formula in text that was extracted from a PDF.
 
     Raises:
         ValueError: if a fact is missing or does not go with the verdict.
@@ -120,19 +93,15 @@ class Claim:
     reading: str
     printed: Any
     check: Callable[..., Outcome]
-    strength: Strength
     proof: str
     corrected: Any | None = None
     repair: str = ""
-    repaired: Strength | None = None
-    weight: Weight | None = None
-    root: str = ""
+    slip: bool = False
     hypothesis: Hypothesis | None = None
     models: Mapping[str, tuple[Any, bool]] = field(default_factory=dict)
     sides: Mapping[str, Any] = field(default_factory=dict)
     machine: Callable[[], Outcome] | None = None
     example: str = ""
-    formula: bool = False
 
     def __post_init__(self) -> None:
         """Reject a claim that lacks its source, its proof, or what its verdict asks for."""
@@ -177,13 +146,11 @@ def problems(claim: Claim) -> Iterable[str]:
         yield "quote is empty; give the paper's own words (only a table may go without)"
     if (longest := max(map(len, claim.quotes), default=0)) > LONGEST_QUOTE:
         yield f"a quote has {longest} characters; {LONGEST_QUOTE} are enough"
-    if holds and (claim.repair or claim.weight or claim.root or claim.repaired):
-        yield "it holds, so repair, repaired, weight and root must be empty"
-    if not holds and not (claim.repair and claim.weight and claim.corrected is not None):
+    if holds and (claim.repair or claim.slip):
+        yield "it holds, so there is no repair, and no slip"
+    if not holds and not (claim.repair and claim.corrected is not None):
         yield (f"the verdict is '{claim.verdict}', so repair and corrected must say what holds "
-               "instead, and weight how much it matters")
-    if (claim.corrected is None) != (claim.repaired is None) and not holds:
-        yield "repaired must say what stands behind the repair"
+               "instead")
     if sum(map(bool, (claim.hypothesis, claim.models, claim.sides))) > 1:
         yield "hypothesis, models and sides are three verdicts; give one of them"
     if claim.hypothesis and not claim.hypothesis.assumed:
@@ -193,10 +160,6 @@ def problems(claim: Claim) -> Iterable[str]:
         yield "models must name one that the check accepts and one that it refutes"
     if claim.sides and len(claim.sides) < 2:
         yield "sides must name two places or more"
-    if holds and claim.strength is Strength.COUNTEREXAMPLE:
-        yield "a statement that holds has no counterexample; say what stands behind it"
-    if (claim.machine is not None) != bool({claim.strength, claim.repaired} & set(MACHINE)):
-        yield f"machine goes with the strengths {' and '.join(MACHINE)}, and only with them"
 
 
 @dataclass(frozen=True)
@@ -246,12 +209,6 @@ def contradictions(claim: Claim, judgement: Judgement) -> Iterator[str]:
             ("the proof", judgement.machine, True)):
         if outcome is not None and outcome.holds != wanted:
             yield f"{what} {'passes' if outcome.holds else 'fails'}: {outcome.evidence}"
-    about = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
-    for strength, result in about.items():
-        if strength is Strength.MONTE_CARLO and (result is None or result.error is None):
-            yield "Monte Carlo without the half-width of its interval"
-        if Strength.MONTE_CARLO not in about and result is not None and result.error is not None:
-            yield f"'{strength}' with an interval of random draws"
 
 
 def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:

@@ -1,8 +1,7 @@
-"""`cca-lab verify`: check every claim of the papers, and write the ledger."""
+"""`cca-lab verify`: check every claim of the papers and their printed numbers."""
 
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -10,44 +9,32 @@ from rich.table import Table
 from rich.text import Text
 
 from cca_lab.extras import install, missing
-from cca_lab.files import in_clone
+from cca_lab.files import in_clone, replacing, repository
 from cca_lab.reporting import training_progress
-from cca_lab.theory import ledger, quotes
+from cca_lab.theory import ledger, numbers, pages
 from cca_lab.theory.claim import Claim, Verdict
-from cca_lab.theory.pages import strength, tally
-from cca_lab.theory.published.printed import TABLES
 
 COLOURS = {Verdict.HOLDS: "green", Verdict.HOLDS_IF: "yellow", Verdict.DEPENDS: "yellow",
            Verdict.INCONSISTENT: "red", Verdict.FALSE: "red"}
-NARROWEST = 160  # columns; in less, the table of eight facts per claim is not readable
+WIDTH = 100  # columns, where a terminal is not narrower
 
 
-def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | None = None,
-           restate: Sequence[str] = ()) -> list[str]:
-    """Check claims, all for no ids, print the findings, write the ledger if all claims agree.
+def verify(ids: Sequence[str] = (), *, explain: bool = False, write: bool = False) -> list[str]:
+    """Check claims, all and the printed numbers for no ids, and print the findings.
 
-    Quotations and tables are looked up in `papers`, the folder of the papers' texts. A claim that
-    is stated otherwise than in the ledger is not written unless its id is in `restate`. Returns the
-    ids whose findings contradict the published verdict, and all other problems.
+    With `write`, all claims and a clone, it writes docs/claims/errata.md if all is as labelled.
+    Returns the ids whose findings contradict the published verdict, and the places of numbers.
     """
+    if write and (ids or not in_clone()):
+        raise ValueError("write: the page has all claims; leave the ids out, in a clone")
     claims = ledger.select(ids)
-    known = {claim.id for claim in (*claims, *ledger.collect())} | ledger.retired().keys()
-    if unknown := set(restate) - known:
-        raise ValueError(f"restate: got {min(unknown)!r}, which is no claim, wanted ids such as T1")
     console = Console()
-    if not explain and not console.is_terminal:  # wide enough for the table
-        console = Console(width=max(console.width, NARROWEST))
-    texts = quotes.read(papers) if papers else {}
-    misquoted = [problem for claim in claims if papers
-                 for problem in quotes.problems(claim, texts[claim.paper])]
-    misquoted += quotes.miscopied(TABLES, texts) if papers else []
-    for problem in misquoted:
-        console.print(problem, style="bold red", highlight=False, markup=False)
+    if not console.is_terminal or console.width > WIDTH:
+        console = Console(width=WIDTH)
     without = missing("proofs") if any(claim.machine for claim in claims) else []
     if without:
         console.print(f"{' and '.join(without)} are not installed, so what they prove was not "
-                      f"proved again, and nothing is written; {install('proofs')}", highlight=False,
-                      markup=False)
+                      f"proved again; {install('proofs')}", highlight=False, markup=False)
     with training_progress("claims", len(claims)) as report:
         records = ledger.run(claims, report, prove=not without)
     if explain:
@@ -55,35 +42,35 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | Non
             console.print(explained(claim, record), soft_wrap=True)
     else:
         console.print(table(records))
-    console.print(summary(records), highlight=False)
+    console.print(pages.tally(records), highlight=False)
     failed = ledger.failures(records)
-    if not ids and in_clone():
-        changed = ledger.restated(records, ledger.stored())
-        failed += [f"{name}: stated otherwise ({fields}); if you mean it, --restate {name}"
-                   for name, fields in changed.items() if name not in restate]
-        for problem in failed:
-            console.print(problem, style="bold red", highlight=False, markup=False)
-    if not ids and not failed and not misquoted and not without and in_clone():
-        written = ledger.write(records) + ([ledger.write_found(claims)] if papers else [])
-        console.print(f"written: {len(written)} files, from {written[0].name} to "
-                      f"{written[-1].name}", highlight=False)
-    return failed + misquoted
+    if not ids:
+        rows = list(numbers.rows())
+        failed += [f"{row.paper}, {row.place}" for row in rows if not row.agrees]
+        console.print(f"{len(rows)} rows of printed numbers: "
+                      f"{sum(not row.instead for row in rows)} agree, "
+                      f"{sum(bool(row.instead) for row in rows)} do not.", highlight=False)
+    for name in failed:
+        console.print(f"the check disagrees: {name}", style="bold red", highlight=False,
+                      markup=False)
+    if write and not failed and not without:
+        path = repository() / "docs" / "claims" / "errata.md"
+        with replacing(path) as temporary:
+            temporary.write_text(pages.errata_page(records), encoding="utf-8", newline="\n")
+        console.print("written: docs/claims/errata.md", highlight=False)
+    return failed
 
 
-def table(records: list[dict[str, Any]]) -> Table:
+def table(records: Sequence[dict[str, Any]]) -> Table:
     """Return the findings as a table, one row per claim."""
-    shown = Table(show_lines=True, expand=True)
+    shown = Table(expand=True)
     shown.add_column("id", no_wrap=True)
-    for title, ratio in {"paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5,
-                         "what holds": 4, "stands on": 2}.items():
+    for title, ratio in {"place": 3, "claim, as we read it": 7, "verdict": 2}.items():
         shown.add_column(title, ratio=ratio)
     for record in records:
-        verdict = Text(record["verdict"], style=COLOURS[Verdict(record["verdict"])])
-        if record["contradictions"]:
-            verdict.append("\nthe check disagrees", style="bold red")
-        shown.add_row(record["id"], Text(f"{record['paper']}, {record['place']}"),
-                      Text(record["reading"]), verdict, Text(record["evidence"]),
-                      Text(record["repair"] or "-"), strength(record))
+        shown.add_row(record["id"], Text(record["place"]),
+                      Text(textwrap.shorten(record["reading"], 120, placeholder=" ...")),
+                      Text(record["verdict"], style=COLOURS[Verdict(record["verdict"])]))
     return shown
 
 
@@ -98,23 +85,14 @@ def explained(claim: Claim, record: dict[str, Any]) -> Text:
              "each alone": "; ".join(f"{side}: {words}" for side, words in record["sides"].items()),
              "what holds": record["repair"], "seen of that": record["corrected"] or "",
              "proved": record["machine"] or "", "proof": record["proof"],
-             "numbers": ", ".join(f"{key} = {value}" for key, value in record["numbers"].items()),
-             "weight": record["weight"] or "",
-             "stands on": f"{strength(record)}; {name.__module__}.{name.__qualname__}",
+             "check": f"{name.__module__}.{name.__qualname__}",
              "but": "; ".join(record["contradictions"])}
     text = Text(f"{record['id']}  {record['paper']}, {record['place']}: ", style="bold")
     text.append(record["verdict"], style=COLOURS[Verdict(record["verdict"])])
     text.append("  (the check disagrees)" if record["contradictions"] else "", style="bold red")
     for title, words in facts.items():
         if words:
-            body = textwrap.fill(" ".join(words.split()), 100, initial_indent=f"  {title:<14}",
+            body = textwrap.fill(" ".join(words.split()), WIDTH, initial_indent=f"  {title:<14}",
                                  subsequent_indent=" " * 16)
             text.append(f"\n{body}", style="default")
     return text.append("\n")
-
-
-def summary(records: list[dict[str, Any]]) -> str:
-    """Return how many claims have each verdict, how many errors there are, what disagrees."""
-    failed = ledger.failures(records)
-    disagree = f" The checks disagree on {', '.join(failed)}; nothing written." if failed else ""
-    return tally(records) + disagree

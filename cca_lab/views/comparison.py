@@ -70,7 +70,8 @@ def _content(output: NotebookNode) -> dict[str, str]:
         return {output.name: output.text}
     if output.output_type == "error":
         return {"error": ""}
-    return {kind: "" if kind.startswith("image/") else
+    picture = any(kind.startswith("image/") for kind in output.data)  # its text is its size
+    return {kind: "" if picture and kind != "text/html" else
             value if isinstance(value, str) else json.dumps(value, sort_keys=True)
             for kind, value in output.data.items()}
 

@@ -1,8 +1,9 @@
 """Run one notebook, cell by cell, in a kernel of the current environment."""
 
-import logging
 import os
 import re
+import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
-CELL_TIMEOUT = 600  # seconds
+MOST_WORK = 600  # seconds of processor time of one cell, by the kernel's own process
+MOST_WAIT = 3600  # seconds of one cell by the clock, however busy the machine is
 TRACEBACK_LINES = 14
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 KERNEL_SETTINGS = {
@@ -22,6 +24,7 @@ KERNEL_SETTINGS = {
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",  # on a busy machine, threads of small tensors wait for each other
     "CCA_LAB_WIDGETS": "0",  # pictures are stored; the widget appears when a reader runs the cell
 }
 
@@ -41,17 +44,6 @@ def is_run(cell: NotebookNode) -> bool:
     return cell.cell_type == "code" and bool(cell.source.strip())
 
 
-def prepare_fonts() -> None:
-    """Let matplotlib build its font cache now, so that no notebook has its message."""
-    logger = logging.getLogger("matplotlib")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        import matplotlib.font_manager  # noqa: F401  (builds or reads the cache)
-    finally:
-        logger.setLevel(level)
-
-
 def kernel_manager(connections: Path) -> AsyncKernelManager:
     """Return a manager whose `python3` kernel is the current interpreter.
 
@@ -68,22 +60,23 @@ def kernel_manager(connections: Path) -> AsyncKernelManager:
 
 
 def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda number: None,
-            cell_timeout: int = CELL_TIMEOUT) -> Failure | None:
+            most_work: int = MOST_WORK) -> Failure | None:
     """Run the cells of a notebook in order, fill in the outputs, and stop at the first that fails.
 
     The kernel works in an empty temporary folder, so notebooks find data only through the package.
     `on_cell` is called before each cell that is run, with its number from 1. After a failure or an
     interruption the cells that did not run are empty.
     """
+    import matplotlib.font_manager  # noqa: F401  (builds its cache here, or a notebook says so)
+
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    prepare_fonts()
     with tempfile.TemporaryDirectory(prefix="lab", ignore_cleanup_errors=True) as scratch:
         working, private = Path(scratch, "work"), Path(scratch, "jupyter")
         working.mkdir()
         private.mkdir()
-        client = NotebookClient(notebook, km=kernel_manager(private), timeout=cell_timeout,
+        client = NotebookClient(notebook, km=kernel_manager(private), timeout=MOST_WAIT,
                                 startup_timeout=120, record_timing=False, coalesce_streams=True)
         environment = os.environ | KERNEL_SETTINGS | {"IPYTHONDIR": str(private / "ipython")}
         log = private / "kernel.log"  # messages of the kernel itself, not the output of cells
@@ -93,13 +86,27 @@ def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda numb
             runnable = [index for index, cell in enumerate(notebook.cells) if is_run(cell)]
             for number, index in enumerate(runnable, start=1):
                 on_cell(number)
-                failure = _run_cell(client, index, number, log)
+                _limit_work(client.km.provisioner.process.pid, most_work)
+                failure = _run_cell(client, index, number, log, most_work)
                 if failure:
                     return failure
     return None
 
 
-def _run_cell(client: NotebookClient, index: int, number: int, log: Path) -> Failure | None:
+def _limit_work(process: int, seconds: int) -> None:
+    """Let Linux end the kernel after so many further seconds of processor time."""
+    if sys.platform == "linux":
+        import resource
+
+        # after the name in brackets, the numbers 14 and 15 of proc(5): user and system time
+        fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
+        used = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        _, most = resource.prlimit(process, resource.RLIMIT_CPU)
+        resource.prlimit(process, resource.RLIMIT_CPU, (round(used) + seconds, most))
+
+
+def _run_cell(client: NotebookClient, index: int, number: int, log: Path,
+              most_work: int) -> Failure | None:
     cell = client.nb.cells[index]
     try:
         client.execute_cell(cell, index)
@@ -109,9 +116,12 @@ def _run_cell(client: NotebookClient, index: int, number: int, log: Path) -> Fai
         lines: list[str] = next((output.traceback for output in cell.outputs
                                  if output.output_type == "error"), [])
     except CellTimeoutError:
-        error, lines = f"the cell took longer than {client.timeout} s", []
+        error, lines = f"the cell took longer than {MOST_WAIT} s", []
     except DeadKernelError:
+        ended = client.km.provisioner.process.poll() if client.km.provisioner.process else None
         error = "the kernel died; most often the memory ran out"
+        if sys.platform == "linux" and ended == -signal.SIGXCPU:
+            error = f"the cell took more than {most_work} s of processor time"
         lines = [log.read_text(encoding="utf-8", errors="replace")]
     traceback = ANSI.sub("", "\n".join(lines)).splitlines()[-TRACEBACK_LINES:]
     return Failure(number, cell.source.strip().splitlines()[0], error.splitlines()[0],

@@ -1,6 +1,5 @@
-"""Formulas as MathML, which browsers show without a script: for walkthrough and site."""
+"""Formulas as MathML, which browsers show without a script: the renderer of the site."""
 
-import html
 import re
 from typing import Any
 
@@ -19,15 +18,6 @@ def to_mathml(formula: str, display: str) -> str:
         raise ValueError(f"formula: {formula!r} uses {unknown.group()}, which has no MathML here; "
                          "write it with a more common command")
     return mathml
-
-
-def shown(formula: str, display: str) -> str:
-    """Return a formula as MathML, or as its source, marked `formula`, if it cannot be converted."""
-    try:
-        return to_mathml(formula, display)
-    except ValueError as error:
-        return (f'<code class="formula" title="{html.escape(str(error))}">'
-                f"{html.escape(formula)}</code>")
 
 
 def setup(app: Any) -> dict[str, bool]:

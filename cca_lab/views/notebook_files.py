@@ -1,5 +1,6 @@
 """The files of notebooks: which of a folder's are meant, and what they hold."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,9 +26,8 @@ def read(path: Path) -> NotebookNode:
     return notebook
 
 
-def choose(folder: Path, start: str | None = None, only: str | None = None
-           ) -> tuple[list[Path], list[Path]]:
-    """Return all notebooks of a folder in order, and those that are meant.
+def choose(folder: Path, start: str | None = None, only: str | None = None) -> list[Path]:
+    """Return the notebooks of a folder that are meant, in order.
 
     `start` and `only` are a number, such as "05" or "5", or a name, such as "05_cca": from which
     on, or which alone.
@@ -42,12 +42,12 @@ def choose(folder: Path, start: str | None = None, only: str | None = None
         raise ValueError(f"from and only: got both ({start!r}, {only!r}), wanted one; "
                          "leave one out")
     if not (meant := start or only):
-        return paths, paths
+        return paths
     matching = [at for at, path in enumerate(paths) if _is_called(path, meant)]
     if not matching:
         raise ValueError(f"{'from' if start else 'only'}: got {meant!r}, which is no notebook of "
                          f"{folder}; choose among {names(paths)}")
-    return paths, paths[matching[0]:] if start else [paths[at] for at in matching]
+    return paths[matching[0]:] if start else [paths[at] for at in matching]
 
 
 def _is_called(path: Path, meant: str) -> bool:
@@ -56,6 +56,13 @@ def _is_called(path: Path, meant: str) -> bool:
     if meant.isdecimal() and number.isdecimal():
         return int(meant) == int(number)
     return meant in (path.stem, path.name)
+
+
+def title_of(notebook: NotebookNode, otherwise: str) -> str:
+    """Return the first heading of a notebook without markup, or `otherwise` if it has none."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    heading = re.search(r"^#\s+(.+)$", text, re.MULTILINE)
+    return re.sub(r"[*`$]|\b_|_\b", "", heading.group(1)).strip() if heading else otherwise
 
 
 def names(paths: Sequence[Path]) -> str:

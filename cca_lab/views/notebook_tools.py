@@ -4,7 +4,6 @@
 """
 
 import inspect
-import math
 import os
 import re
 import sys
@@ -66,11 +65,9 @@ def check(name: str, passed: Any, detail: Any = "") -> None:
 
 
 def result(name: str, value: Any, unit: str = "") -> None:
-    """Show a number, or a tensor or array with one element, and record it for the summary."""
+    """Show a number, or a tensor or array with one element, and record it for the walkthrough."""
     number = value.item() if hasattr(value, "item") else value
     number = number if isinstance(number, int) else float(number)
-    if not math.isfinite(number):
-        raise ValueError(f"value: got {number} for {name!r}, wanted a finite number")
     display(Result(name, number, unit))
 
 

@@ -1,18 +1,18 @@
 """The site: notebooks, documents, claims, course and API as pages, built by Sphinx, all offline."""
 
 import io
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import nbformat
+from nbformat import NotebookNode
 
 from cca_lab.extras import need
 from cca_lab.files import check_folder
-from cca_lab.theory import pages
-from cca_lab.views.whole import whole_folder
 
 # What of the clone goes to the same path below the site's sources, so that links between the files
 # stay as they are.
@@ -24,47 +24,69 @@ CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the
 API = "docs/use/api.md"
 LEARN = "docs/learn/index.md"  # gets the links to the pages that stand in one file
 Extra = tuple[str, Callable[[Path], Any]]
-CODE = re.compile(r"(?<![`\[])`([\w.-]+)`(?![`\]])")
 
 
-def build(root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
-          repository: str | None = None, branch: str = "main") -> str:
-    """Write the site of a clone to a new or empty folder, or over an earlier site; run no notebook.
+class Site:
+    """The site of a clone, in a folder; Sphinx writes again only what has changed.
 
     Args:
         root: the clone.
-        out: the folder.
+        out: a new or empty folder, or that of an earlier site.
         extras: pages of one file: by file name, a title and a function that writes to a path.
         repository: "OWNER/NAME" on GitHub, for buttons that open notebooks on Binder and Colab.
         branch: of the repository.
-
-    Returns:
-        Sphinx's warnings, such as links that lead nowhere; empty for a site that is sound.
     """
-    need("sphinx", "myst_nb", "sphinx_book_theme")
-    from sphinx.application import Sphinx
-    from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-    check_folder(out)
-    if out.is_dir() and any(out.iterdir()) and not (out / "searchindex.js").is_file():
-        raise ValueError(f"out: {out} holds files that are no site, wanted an empty folder; "
-                         "choose another one")
-    warnings = io.StringIO()
-    with (whole_folder(out) as made, tempfile.TemporaryDirectory() as folder, patch_docutils(),
-          docutils_namespace()):
-        source = Path(folder, "source")
-        stage(root, source, extras or {})
-        app = Sphinx(str(source), str(root / "docs"), str(made), str(Path(folder, "doctrees")),
-                     "html", status=None, warning=warnings, freshenv=True,
-                     confoverrides=_hosted(repository, branch) if repository else {})
-        app.build(force_all=True)
-        for name, (_, write) in (extras or {}).items():
-            write(made / name)
-    return warnings.getvalue()
+    def __init__(self, root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
+                 repository: str | None = None, branch: str = "main") -> None:
+        need("sphinx", "myst_nb", "sphinx_book_theme")
+        check_folder(out)
+        if out.is_dir() and any(out.iterdir()) and not (out / "searchindex.js").is_file():
+            raise ValueError(f"out: {out} holds files that are no site, wanted an empty folder; "
+                             "choose another one")
+        self.root, self.out, self.extras = root, out, extras or {}
+        self._folder = tempfile.TemporaryDirectory()
+        self._source = Path(self._folder.name, "source")
+        self._settings = _hosted(repository, branch) if repository else {}
+        stage(root, self._source, self.extras)
+
+    def __enter__(self) -> Self:
+        """Return the site."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Remove the sources."""
+        self._folder.cleanup()
+
+    def build(self) -> str:
+        """Write all pages, and return Sphinx's warnings, such as links that lead nowhere."""
+        warnings = self._sphinx()
+        for name, (_, write) in self.extras.items():
+            write(self.out / name)
+        return warnings
+
+    def show(self, name: str, notebook: NotebookNode) -> Path:
+        """Write the page of a notebook that was run, and return its path."""
+        path = self._source / "notebooks" / name
+        nbformat.write(notebook, path)
+        self._sphinx(path)
+        return self.out / "notebooks" / Path(name).with_suffix(".html")
+
+    def _sphinx(self, changed: Path | None = None) -> str:
+        from sphinx.application import Sphinx
+        from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+        warnings = io.StringIO()
+        with patch_docutils(), docutils_namespace():
+            app = Sphinx(str(self._source), str(self.root / "docs"), str(self.out),
+                         str(Path(self._folder.name, "doctrees")), "html", status=None,
+                         warning=warnings, freshenv=changed is None, confoverrides=self._settings)
+            app.build(changed is None, [str(changed)] if changed else None)
+        return warnings.getvalue()
 
 
 def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
-    """Write the sources of the pages: files of the clone, and what is made from data."""
+    """Write the sources of the pages."""
     for pattern in SOURCES:
         for path in root.glob(pattern):
             target = source / path.relative_to(root)
@@ -83,25 +105,6 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
                         for name, (title, _) in extras.items())
         with (source / LEARN).open("a", encoding="utf-8") as file:
             file.write(f"\n## In the browser\n\n{links}")
-    ledger, *claims = pages.write(source / "docs" / "claims")
-    ids = [path.stem for path in claims]
-    with ledger.open("a", encoding="utf-8") as file:
-        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(ids) + "\n```\n")
-    link_claims(source, set(ids))
-
-
-def link_claims(source: Path, ids: set[str]) -> None:
-    """Make each claim's id that a page or notebook has as code a link to the page of the claim."""
-    for path in (*source.rglob("*.md"), *source.rglob("*.ipynb")):
-        claims = "../" * (len(path.relative_to(source).parts) - 1) + "docs/claims"
-        text = path.read_text(encoding="utf-8")
-
-        def link(code: re.Match[str], claims: str = claims) -> str:
-            return f"[{code[0]}]({claims}/{code[1]}.md)" if code[1] in ids else code[0]
-
-        linked = CODE.sub(link, text)
-        if linked != text:
-            path.write_text(linked, encoding="utf-8")
 
 
 def api_page() -> str:

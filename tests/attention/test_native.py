@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.profiler import ProfilerActivity, profile
-from typer.testing import CliRunner
 
 from cca_lab import files
 from cca_lab.attention import causal_intervals, interval_attention, native, native_build
@@ -23,11 +22,11 @@ from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.interval_attention import _backend
 from cca_lab.attention.native import native_attention
-from cca_lab.cli import app
 from tests import strategies
 from tests.attention import bench
 from tests.attention.test_blocked import LONG
 from tests.attention.test_interval_attention import CASES
+from tests.command import run_command
 from tests.mutants import native as wrong
 
 
@@ -464,7 +463,7 @@ def test_what_a_build_lacks_is_named(nothing_built, monkeypatch, name, value, wo
     monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=f'backend: got "native".*{words}.*"blocked"'):
         interval_attention(X, X, X, causal_intervals(100), backend="native")
-    run = CliRunner().invoke(app, ["native"])
+    run = run_command(["native"])
     assert run.exit_code == 2 and "lacks" in run.output
 
 
@@ -493,7 +492,7 @@ def test_a_compiler_that_does_not_start_is_one_line(nothing_built, tmp_path_fact
     compiler.write_text("#!/bin/sh\necho no licence >&2; exit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    run = CliRunner().invoke(app, ["native"])
+    run = run_command(["native"])
     error = run.output.splitlines()[-1]
     assert run.exit_code == 2 and error.startswith("error: native: the compiler fails"), run.output
     assert "exit status 1, and says 'no licence'" in error
@@ -557,10 +556,10 @@ def test_a_new_process_loads_the_library_without_a_compiler():
 
 @needs_build
 def test_the_command_says_where_the_op_is(monkeypatch):
-    run = CliRunner().invoke(app, ["native"])
+    run = run_command(["native"])
     assert run.exit_code == 0 and str(native_build.library()) in run.output and "=0" in run.output
     monkeypatch.delenv(native_build.SWITCH)
-    assert "takes it on the CPU" in CliRunner().invoke(app, ["native"]).output
+    assert "takes it on the CPU" in run_command(["native"]).output
 
 
 def test_the_sources_are_in_the_package():

@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from cca_lab.cli import app
 from cca_lab.course import grading, sandbox
 from cca_lab.course.registry import assignment_of
 from cca_lab.course.tasks import GraderError
 from cca_lab.files import course_folder, replacing
+from tests.command import run_command
 from tests.course import handed_in
 
 
@@ -37,7 +36,7 @@ def ten(part, *more):
 
 
 def run(*words: str, status: int = 0) -> str:
-    made = CliRunner().invoke(app, ["course", *words, "--course", "."])
+    made = run_command(["course", *words, "--course", "."])
     assert made.exit_code == status, made.output
     return made.output
 

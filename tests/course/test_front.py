@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cca_lab.cli import app
 from cca_lab.course import grading, reports, sandbox
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Mark
+from tests.command import run_command
 from tests.course import handed_in
 
 A5 = assignment_of("a5")
@@ -38,7 +37,7 @@ def record() -> dict[str, Any]:
 
 
 def refused(*words: str) -> str:
-    run = CliRunner().invoke(app, ["course", *words])
+    run = run_command(["course", *words])
     *before, error = run.output.splitlines()
     assert run.exit_code == 2 and error.startswith("error: "), run.output
     assert not before or "sandbox" in before[0], "more than one line, or after the work"
@@ -71,7 +70,7 @@ def test_the_default_folder_of_marks_is_beside_the_submissions(folder, monkeypat
     monkeypatch.setattr(grading, "grade_folder", lambda *_, **__: [record()])
     Path("../marks/al").mkdir(parents=True)
     Path("../marks/al/a5_cca.json").write_text(json.dumps(record()))
-    run = CliRunner().invoke(app, ["course", "grade", "."])
+    run = run_command(["course", "grade", "."])
     assert run.exit_code == 0 and Path("../marks/marks.csv").is_file(), run.output
 
 
@@ -102,7 +101,7 @@ def test_a_folder_of_marks_whose_name_is_no_text_is_shown_with_its_bytes(monkeyp
     out = Path(os.fsdecode(b"m\xff"))
     (out / "al").mkdir(parents=True)
     (out / "al" / "a5_cca.json").write_text(json.dumps(record()))
-    run = CliRunner().invoke(app, ["course", "report", str(out)])
+    run = run_command(["course", "report", str(out)])
     assert run.exit_code == 0 and (out / "marks.csv").is_file(), run.output
 
 

@@ -408,7 +408,8 @@ def test_no_note_comes_from_a_start_with_secret_inputs(tmp_path):
     """The mutant that notes the errors of all starts prints what an earlier start has left."""
     left = tmp_path / "left"
     source = (f"from pathlib import Path\nif Path({str(left)!r}).exists():\n"
-              f"    raise ValueError('seen')\nPath({str(left)!r}).touch()\n")
+              f"    raise ValueError('seen')\nPath({str(left)!r}).touch()\n"
+              + matrix.solved("a5")["a5-1-answer"])
     submitted = handed_in.hand_in(tmp_path, "somebody", "a5", handed_in.filled("a5", {
         "a5.1": source}))
     record = grading.grade(replace(A5, tasks=A5.tasks[:1]), submitted, RELEASE, "a seed",

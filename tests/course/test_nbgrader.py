@@ -13,12 +13,11 @@ import pytest
 from nbconvert.exporters import HTMLExporter
 from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
-from typer.testing import CliRunner
 
 from cca_lab import files
-from cca_lab.cli import app
 from cca_lab.course import classlist, grading, reports, sandbox
 from cca_lab.course.registry import assignment_of
+from tests.command import run_command
 from tests.course import handed_in, matrix
 
 LAB = files.course_folder()
@@ -248,7 +247,7 @@ def test_the_commands_of_the_readme_run(course, monkeypatch):
             else:
                 words += ["--course", "lab", *["--only", "a5"] * (words[-1] == "release"),
                           *["--unsafe"] * ("grade" in words)]  # where there is no bubblewrap
-                run = CliRunner().invoke(app, words[1:])
+                run = run_command(words[1:])
                 said = run.output
                 assert run.exit_code == 0, f"{command}\n{said}"
             assert "Subcommands" not in said, f"{command} printed only its help"

@@ -5,13 +5,12 @@ import copy
 
 import nbformat
 import pytest
-from typer.testing import CliRunner
 
 from cca_lab import files
-from cca_lab.cli import app
 from cca_lab.course.registry import TURNS
 from cca_lab.course.release import BEGIN, END, STUB, build, to_work_in
 from cca_lab.views.execution import execute
+from tests.command import run_command
 from tests.small_notebooks import notebook
 
 SOLVED = f'''from cca_lab.course import your_turn
@@ -89,7 +88,7 @@ def test_the_committed_notebooks_are_not_a_place_to_work_in():
 
 def test_the_command_says_what_it_did(tmp_path):
     words = ["notebooks", "--student", str(tmp_path / "mine")]
-    first, again = (CliRunner().invoke(app, words) for _ in range(2))
+    first, again = (run_command(words) for _ in range(2))
     assert f"{len(NOTEBOOKS)} notebooks written" in first.stdout
     assert f"0 notebooks written, {len(NOTEBOOKS)} left as they are" in again.stdout
 

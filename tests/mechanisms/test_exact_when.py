@@ -30,7 +30,7 @@ def check_exact_when(cls, length: int, options: dict, rotated: bool, seed: int) 
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(length=LENGTHS, rotated=st.booleans(), seed=st.integers(0, 99), data=st.data())
 def test_exact_means_equal_to_full_attention(name, length, rotated, seed, data):
     options = data.draw(st.fixed_dictionaries(DRAWN[name]))

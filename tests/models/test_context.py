@@ -11,7 +11,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, OPTConfig, Qwen2Config
 
-from cca_lab.attention.parallel import run_in_processes
 from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, restore_attention, swap_attention
 from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
@@ -26,6 +25,7 @@ from tests.models.test_finetune import (
     swapped,
     weights,
 )
+from tests.processes import run_in_processes
 from tests.studies import small
 
 TINY = dict(vocab_size=97, max_position_embeddings=128)

@@ -1,16 +1,19 @@
 """Text and parameters both spread over the same processes: context parallelism beside FSDP
 (`fully_shard`)."""
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from cca_lab.attention.parallel import run_in_processes
 from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, swap_attention
 from tests.models.test_context import CONFIGS, gradients, losses, model_of
+from tests.processes import run_in_processes
+
+pytestmark = pytest.mark.nightly
 
 LENGTH = 61
 

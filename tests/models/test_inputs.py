@@ -14,17 +14,10 @@ from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models import (
     attention_maps,
     attention_of,
-    disable_attention_dropout,
     interface,
-    restore_attention,
     swap_attention,
 )
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
-from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.tasks.corpus import load_corpus
-from cca_lab.tasks.mixture import Mixture
-from cca_lab.tasks.reading import Reading
 from tests.models.tiny import FAMILIES, VOCABULARY, left_padded, logits, text, tiny
 
 LEARNT = ("gpt2", "opt")  # positions added to the embeddings, 128 of them
@@ -75,24 +68,6 @@ def test_padding_takes_no_position(family):
     assert logits(swapped(family), ids, attention_mask=mask, **positions).isfinite().all()
 
 
-@pytest.mark.parametrize("model", [None, "gpt2", 3, torch.nn.Linear(2, 2)], ids=repr)
-def test_what_is_no_model_is_named(model, tmp_path):
-    for call in (lambda: swap_attention(model, "cca"), lambda: attention_maps(model, text(5)),
-                 lambda: perplexity(model, text(50)[0], length=9),
-                 lambda: save_pretrained(model, tmp_path / "m"),
-                 lambda: exact_match(model, None, length=50)):
-        with pytest.raises(ValueError, match="model: got .*wanted a model of transformers"):
-            call()
-
-
-@pytest.mark.parametrize("model", [None, "gpt2", 3], ids=repr)
-@pytest.mark.parametrize("call",
-                         [attention_of, restore_attention, disable_attention_dropout, CCACache])
-def test_what_is_no_model_is_named_by_the_small_ones_too(call, model):
-    with pytest.raises(ValueError, match="model: got .*wanted a model"):
-        call(model)
-
-
 # ---- options
 
 
@@ -101,13 +76,6 @@ def test_numpy_numbers_among_the_options_are_saved_as_json(tmp_path):
     assert torch.equal(logits(model, text(20)), logits(swapped(), text(20)))
     save_pretrained(model, tmp_path / "model")
     assert attention_of(load_pretrained(tmp_path / "model")[0]) == CCA(group=4, window=6)
-
-
-@pytest.mark.parametrize("value", [torch.ones(2), {1, 2}, object(), 2**63, True, np.bool_(True)],
-                         ids=lambda value: type(value).__name__)
-def test_options_that_are_no_numbers_are_named(value):
-    with pytest.raises(ValueError, match="group"):
-        swap_attention(tiny("gpt2"), "cca", group=value)
 
 
 # ---- what transformers calls, asks for, and cannot have
@@ -141,25 +109,6 @@ def test_the_attention_function_has_the_order_of_transformers_sdpa():
     assert torch.equal(output, wanted.transpose(1, 2))
 
 
-@pytest.mark.parametrize("trace", [lambda model: torch.jit.trace(model, text(9)),
-                                   lambda model: torch.export.export(model, (text(9),),
-                                                                     {"use_cache": False})],
-                         ids=["trace", "export"])
-def test_a_trace_says_what_is_the_matter(trace):
-    model = swapped()
-    with pytest.raises(ValueError, match="cannot be traced or exported"):
-        trace(model.requires_grad_(False))
-
-
-def test_guidance_says_what_is_the_matter():
-    model = swapped()
-    options = dict(guidance_scale=1.5, max_new_tokens=3, do_sample=False)
-    with pytest.raises(ValueError, match="guidance_scale one more for its second text, whatever is "
-                                         "passed.*use_cache"):
-        model.generate(text(9), past_key_values=CCACache(model), **options)
-    assert model.generate(text(9), use_cache=False, **options).shape == (1, 12)
-
-
 # ---- caches
 
 
@@ -186,76 +135,3 @@ def test_a_model_that_was_not_swapped_refuses_a_cache_at_once(family):
 # ---- evaluation, reading, training, files
 
 STREAM = text(200)[0]
-
-
-@pytest.mark.parametrize(("changes", "message"),
-                         [({"stream": STREAM.tolist()}, "stream: got list"),
-                          ({"stream": STREAM + 60}, "stream: got token ids"),
-                          ({"stream": STREAM.double()}, "stream: got torch.float64"),
-                          ({"length": 129}, "length: got 129 tokens"),
-                          ({"length": 2.0}, "length: got 2.0"),
-                          ({"windows": "4"}, "windows: got '4'"), ({"batch": 0}, "batch: got 0")])
-def test_perplexity_names_what_it_cannot_take(changes, message):
-    with pytest.raises(ValueError, match=message):
-        perplexity(tiny("gpt2"), **{"stream": STREAM, "length": 16, **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"length": 129}, "length: got 129 tokens"), ({"questions": 0}, "questions: got 0"),
-     ({"batch": 2.5}, "batch: got 2.5"), ({"positions": (0.5, 2)}, "positions: got 2"),
-     ({"positions": ("end",)}, "positions: got 'end'"), ({"text": [1, 2]}, "text: got list"),
-     ({"text": STREAM + 60}, "text: got token ids"), ({"seed": -1}, "seed: got -1")])
-def test_exact_match_names_what_it_cannot_take(changes, message):
-    task = SimpleNamespace(document_length=8, question_length=4)
-    with pytest.raises(ValueError, match=message):
-        exact_match(tiny("gpt2"), task, **{"length": 64, "text": STREAM, **changes})
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
-    [*((FinetuneConfig, name, value) for name in ("steps", "warmup", "save_every", "accumulation")
-       for value in (-1, 2.5, "3", None, True, 2**63)),
-     *((FinetuneConfig, name, value) for name in ("learning_rate", "weight_decay", "clip", "grow")
-       for value in (-1, float("nan"), float("inf"), "1", None)),
-     *((Reading, name, value) for name in ("length", "rows", "seed", "shift")
-       for value in (-1, 2.5, "3", True)),
-     *((Reading, "text_share", value) for value in (-0.1, 1.1, float("nan"), "half", None)),
-     *((Mixture, name, value) for name in ("length", "rows", "seed", "shift")
-       for value in (-1, 2.5, "3", None, True)),
-     *((Mixture, "stream", value) for value in (STREAM.tolist(), None, "text", STREAM[None],
-                                                STREAM[:5])), (Mixture, "text_share", "half")])
-def test_settings_of_training_are_named(kind, name, value):
-    settings = {"stream": STREAM, "tasks": (), "length": 16, "rows": 2,
-                "text_share": 1.0} if kind is Mixture else {}
-    with pytest.raises(ValueError, match=f"{name}.*: got"):
-        kind(**settings | {name: value})
-
-
-def test_places_that_are_no_paths_are_named(tmp_path):
-    (tmp_path / "file").touch()
-    model = tiny("gpt2")
-    for value in (None, 3, "", [tmp_path]):
-        with pytest.raises(ValueError, match="folder: got"):
-            save_pretrained(model, value)
-        with pytest.raises(ValueError, match="path_or_name: got"):
-            load_pretrained(value)
-    with pytest.raises(ValueError, match="folder: cannot write to"):
-        save_pretrained(model, tmp_path / "file" / "model")
-    with pytest.raises(ValueError, match="tokenizer: got str"):
-        save_pretrained(model, tmp_path / "model", "gpt2")
-    with pytest.raises(ValueError, match="dtype: got 'float32'"):
-        load_pretrained(tmp_path, dtype="float32")
-    with pytest.raises(ValueError, match="text: got int"):
-        load_corpus(3)
-    assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize("changes", [{"length": "9"}, {"length": -1}, {"length": 2.5}, {"batch": 0},
-                                     {"itemsize": None}], ids=str)
-@pytest.mark.parametrize("name", sorted(CACHES))
-def test_sizes_that_are_none_are_refused(name, changes):
-    sizes = {"length": 9, "batch": 1, "itemsize": 4, **changes}
-    cache = CACHES[name](swap_attention(tiny("gpt2"), name))
-    with pytest.raises(ValueError, match=f"{next(iter(changes))}: got"):
-        cache.expected_bytes(sizes.pop("length"), **sizes)

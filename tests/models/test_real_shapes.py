@@ -34,6 +34,8 @@ from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.mixture import Mixture
 from tests.models.tiny import logits
 
+pytestmark = pytest.mark.nightly
+
 VOCABULARY, LENGTH = 512, 40
 SAME = 3e-5  # float32, over the largest logit: the same sums in another order
 OTHER = 2e-4  # what a mutant must change

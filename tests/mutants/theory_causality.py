@@ -12,11 +12,6 @@ def finite_stand_in(scores, visible):
     return softmax([score if seen else -30 for score, seen in zip(scores, visible, strict=True)])
 
 
-def without_itself(key, query):
-    """A strict triangle: a query does not read its own key, and the first one reads nothing."""
-    return key < query
-
-
 def values_from_the_next_slot(weights, keys, queries, values):
     """Values are mixed with another slot's weights."""
     shifted = [*weights[1:], weights[0]]
@@ -111,7 +106,6 @@ PLANTED_AND_EVEN = (focal.one_important, focal.none_important)
 BROKEN = {
     "D1.eq13": finite_stand_in,
     "LC.eq1": finite_stand_in,
-    "LC.eq1.mask": without_itself,
     "LC.eq5": values_uniform,
     "LC.eq7": by_absolute_sum,
     "LC.alg1": segments_from_zero,

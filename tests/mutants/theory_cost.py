@@ -5,7 +5,7 @@ from math import isqrt
 from typing import Any
 
 from cca_lab.theory.cost import dga
-from cca_lab.theory.cost.prefill import GROUP, Baseline, Memory
+from cca_lab.theory.cost.prefill import Baseline
 
 BROKEN: dict[str, Any] = {
     "P1c.window": lambda group, window: window + group - 1,  # the token that Eq. 4 reads twice
@@ -13,7 +13,6 @@ BROKEN: dict[str, Any] = {
     "P1c.linear": lambda length, group, window: length * (length // group + window + isqrt(group)),
     "P1c.every-g": lambda older: older**1.25,
     "P1c.best-g": (32, 64, 128, 256),  # past the turn at 124
-    "P1c.larger-s": (256, 1024, 512),
     "P1c.storage": lambda length, group, window: group + window,  # the cores forgotten
     # no complement
     "D1.pairs": lambda length, r, group, rows: length * (r + (length - r) / group + rows),
@@ -23,11 +22,7 @@ BROKEN: dict[str, Any] = {
     # the complement forgotten
     "D1.inference": lambda case: 1 < case.group < case.length - case.focal,
     "D1.cache": lambda length, r, group: r + group,  # the groups forgotten
-    "P1c.kv": (64.0, 4.0),  # cores without the window
-    "P1c.93": 94.0,  # 1 - 1/16
     "P1c.amdahl": Baseline(square=True),  # no causal half
-    "P1c.stages": (GROUP, 4096),  # a window of the whole text at 4K
-    "CCA.a800": Memory(cache_128k="64", total_64k="54.09"),  # MInference keeps the whole cache
 }
 
 

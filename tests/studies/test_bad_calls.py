@@ -208,8 +208,7 @@ def renamed(tensors):
     '{"nbformat": 4, "nbformat_minor": 5, "metadata": {"cca_lab": {"seconds": "x"}}, "cells": []}'])
 def test_a_broken_notebook_is_named(tmp_path, content):
     (tmp_path / "01_broken.ipynb").write_text(content)
-    refused(["walkthrough", "--folder", tmp_path, "--out", tmp_path / "out"],
-            "01_broken.ipynb cannot be read")
+    refused(["notebooks", "--folder", tmp_path], "01_broken.ipynb cannot be read")
 
 
 ATTN = "transformer.h.0.attn.c_attn.weight"

@@ -13,7 +13,6 @@ from cca_lab.theory.reachability import depth as reachability_depth
 from cca_lab.theory.reachability import floats as reachability_floats
 from cca_lab.theory.reachability import indices as reachability
 from cca_lab.theory.reachability import rope as reachability_rope
-from cca_lab.views.figures import diagrams as figures
 from tests.mutants import theory_reachability as wrong
 
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
@@ -206,19 +205,3 @@ def test_layers_needed_by_brute_force():
                     break
                 reached = more
         assert torch.equal(reachability_depth.layers_needed(reach), wanted)
-
-
-def test_figures_show_what_they_are_given():
-    needed = torch.tensor([[1, 0, 0], [2, 1, 0], [0, 3, 1]])
-    drawn = figures.layers_to_reach({"a": needed, "b": needed.T}).axes[0].images[0].get_array()
-    assert drawn.tolist() == [[figures.ONE_LAYER, figures.FUTURE, figures.FUTURE],
-                              [figures.TWO_LAYERS, figures.ONE_LAYER, figures.FUTURE],
-                              [figures.NEVER, figures.MORE_LAYERS, figures.ONE_LAYER]]
-    axes = figures.stored_weights([0, 1, 2], {"a": [1, 0.5, 0.0], "b": [1, 0.5, 0.25]}).axes[0]
-    assert [line.get_xdata()[-1] for line in axes.lines] == [1, 1, 2, 2]
-
-
-def test_a_reach_into_the_future_is_drawn_as_reached():
-    leak = torch.tensor([[1, 1], [1, 1]])
-    image = figures.layers_to_reach({"leak": leak}).axes[0].images[0]
-    assert image.get_array()[0, 1] == figures.ONE_LAYER

@@ -142,11 +142,7 @@ def test_the_command_writes_what_it_measured(tmp_path):
                           (lambda: real_heads.texts_of(torch.arange(9), 1, 10),
                            "got 1 texts of 10 tokens from 9"),
                           (lambda: real_heads.measure(None, torch.zeros(1, 5), torch.tensor([6])),
-                           "lengths: got 6 to 6, wanted 2 to 5"),
-                          (lambda: figures.head_curves([1, 2], {0.1: np.ones((1, 1, 3))}),
-                           "wanted (layers, heads, 2)"),
-                          (lambda: figures.agreement({"t": [1.0]}, [1.0], ["a", "b"], quantity="q"),
-                           "names: got 2 for 1 points of 't'")])
+                           "lengths: got 6 to 6, wanted 2 to 5")])
 def test_what_is_refused(call, words):
     with pytest.raises(ValueError) as error:
         call()

@@ -62,12 +62,6 @@ def test_a_tempting_guess_is_told_where_it_comes_from(capsys, guess, told):
     assert capsys.readouterr().out.partition("that is ")[2].strip() == told
 
 
-@pytest.mark.parametrize("tempting", [{None: "x"}, {3: ""}, {3: 4}])
-def test_a_tempting_answer_without_a_reason_is_refused(tempting):
-    with pytest.raises(ValueError, match="^tempting: got"):
-        predict("05.1", ..., "columns", tempting)
-
-
 def test_what_came_out_is_not_tempting(capsys):
     predict("05.1", "skip", "columns", TEMPTING)
     reveal("05.1", 25)
@@ -89,22 +83,15 @@ def test_the_table_has_a_line_each_in_reading_order(capsys):
                                                          "yet"]]
 
 
-@pytest.mark.parametrize("guess", [None, [1], float("nan"), torch.tensor(1)])
-def test_other_guesses_are_refused(guess):
+def test_what_is_no_guess_is_refused():
     with pytest.raises(ValueError, match="^guess: got"):
-        predict("05.1", guess, "columns")
+        predict("05.1", [1], "columns")
 
 
 def test_what_was_not_asked_is_said_and_stops_nothing(capsys):
     reveal("05.1", 3)
     said = capsys.readouterr().out
     assert said.startswith('05.1 (the cell with predict("05.1", ...) was not run): guess first')
-
-
-def test_what_cannot_be_compared_is_refused():
-    predict("05.1", 3, "columns")
-    with pytest.raises(ValueError, match="^actual: got list"):
-        reveal("05.1", [3])
 
 
 # ---------------------------------------------------------------- your turn
@@ -122,11 +109,6 @@ def turn(monkeypatch):
         "99.1", "double", "Twice", 1, 1, 1, (Property("doubles", 1, doubled),)))
 
 
-def test_a_right_answer_is_done(turn, capsys):
-    cell.your_turn("99.1", lambda x: 2 * x)
-    assert capsys.readouterr().out == "99.1 Twice: done\n" and reader._entries["99.1"].done is True
-
-
 def test_a_wrong_answer_is_told_why_and_stops(turn, capsys):
     with pytest.raises(cell.CheckFailed, match="99.1: not yet: doubles"):
         cell.your_turn("99.1", lambda x: x)
@@ -140,12 +122,6 @@ def test_what_is_not_written_stops_nothing(turn, capsys):
 
     cell.your_turn("99.1", double)
     assert "not written yet" in capsys.readouterr().out and reader._entries["99.1"].done is None
-
-
-def test_an_error_in_the_answer_is_shown_with_its_place(turn, capsys):
-    with pytest.raises(ZeroDivisionError):
-        cell.your_turn("99.1", lambda x: 1 / 0)
-    assert "raised ZeroDivisionError" in capsys.readouterr().out
 
 
 def test_a_form_is_climbed_once_its_turn_is_done(turn, capsys):

@@ -10,7 +10,7 @@ from cca_lab.views.scripts import VIEW, VIEW_FILES, inline_json, joined
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no Node here: apt install nodejs")
-JOINED = {"widget": [*VIEW_FILES, VIEW / "widget.js"], "moving": [VIEW / "moving.js"]}
+JOINED = {"widget": [*VIEW_FILES, VIEW / "widget.js"]}
 
 
 def declared(tmp_path, script):
@@ -35,10 +35,6 @@ def test_files_are_plain_scripts_that_name_no_other_place(path):
     assert text.startswith("/**") and max(map(len, text.splitlines())) <= 100
     assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
-
-
-def test_every_file_is_shown_somewhere():
-    assert set(VIEW.glob("*.js")) == {path for paths in JOINED.values() for path in paths}
 
 
 def test_what_is_inline_cannot_end_its_element():

@@ -1,19 +1,19 @@
 """The site: sound links, nothing from a network, a page for all that is documented."""
 
-import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
-from typer.testing import CliRunner
+from nbformat.v4 import new_code_cell, new_output
 
 import cca_lab
 from cca_lab import files
-from cca_lab.cli import app
-from cca_lab.views import site as views_site
+from cca_lab.cli import lab
+from cca_lab.views.site import Site
 
 LOADING = {"audio": "src", "embed": "src", "iframe": "src", "image": "href", "img": "src",
            "input": "src", "link": "href", "object": "data", "script": "src", "source": "src",
@@ -82,16 +82,17 @@ def outside(address: str, path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
+def site(tmp_path_factory) -> Iterator[Site]:
+    """The site of the clone; a warning of Sphinx is a failure."""
     out = tmp_path_factory.mktemp("site").resolve() / "out"
-    done = CliRunner().invoke(app, ["site", "--no-models", "--out", str(out)])
-    assert done.exit_code == 0, done.output  # a warning of Sphinx is a failure
-    return out
+    with Site(files.repository(), out) as made:
+        assert made.build() == ""
+        yield made
 
 
 def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(site):
-    assert problems(site) == []
-    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < MOST_BYTES
+    assert problems(site.out) == []
+    assert sum(path.stat().st_size for path in site.out.rglob("*") if path.is_file()) < MOST_BYTES
 
 
 MUTANTS = {
@@ -121,35 +122,37 @@ def test_every_notebook_and_document_has_its_page(site):
     root = files.repository()
     for path in (*root.glob("notebooks/*.ipynb"), *root.glob("lab/release/*/*.ipynb"),
                  *root.glob("docs/*/*.md")):
-        assert (site / path.relative_to(root).with_suffix(".html")).is_file(), path
-
-
-def test_formulas_are_mathml_and_outputs_are_shown(site):
-    page = (site / "notebooks" / "03_core_tokens_and_the_local_window.html").read_text()
-    assert page.count("<math") > 5 and "[ok]" in page and "_images/" in page
+        assert (site.out / path.relative_to(root).with_suffix(".html")).is_file(), path
 
 
 def test_every_public_name_is_in_the_reference(site):
-    page = (site / "docs" / "use" / "api.html").read_text(encoding="utf-8")
+    page = (site.out / "docs" / "use" / "api.html").read_text(encoding="utf-8")
     assert [name for name in cca_lab.__all__ if f'id="cca_lab.{name}"' not in page] == []
 
 
-def test_every_claim_has_its_page_and_the_search_knows_it(site):
-    index = (site / "searchindex.js").read_text(encoding="utf-8")
-    for claim in json.loads((files.results_folder() / "claims.json").read_text(encoding="utf-8")):
-        assert (site / "docs" / "claims" / f"{claim['id']}.html").is_file()
-        assert f'"docs/claims/{claim["id"]}"' in index
-    for word in ("lse", "streamingllm"):  # Sphinx's index has the stems of words
+def test_a_notebook_that_ran_replaces_its_page_and_no_other(site):
+    """The last test: the other pages and the search stay those of the whole site."""
+    name, other = (path.name for path in sorted((site.root / "notebooks").glob("*"))[3:5])
+    before = (site.out / "notebooks" / other).with_suffix(".html").read_bytes()
+    notebook = nbformat.read(site.root / "notebooks" / name, as_version=4)
+    notebook.cells.append(new_code_cell("zyzzyva = 1",
+                                        outputs=[new_output("stream", text="fresh output\n")]))
+    page = site.show(name, notebook).read_text(encoding="utf-8")
+    assert "fresh output" in page and page.count("<math") > 5 and "[ok]" in page
+    assert (site.out / "notebooks" / other).with_suffix(".html").read_bytes() == before
+    index = (site.out / "searchindex.js").read_text(encoding="utf-8")
+    for word in ("zyzzyva", "lse", "streamingllm"):  # Sphinx's index has the stems of words
         assert f'"{word}":' in index or f"{word}:" in index
+    assert problems(site.out) == []
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match="choose another"):
-        views_site.build(files.repository(), tmp_path)
+        Site(files.repository(), tmp_path)
 
 
-def test_the_command_fails_where_sphinx_warns(monkeypatch, tmp_path):
-    monkeypatch.setattr(views_site, "build", lambda *given, **options: "WARNING: no such page\n")
-    done = CliRunner().invoke(app, ["site", "--no-models", "--out", str(tmp_path)])
-    assert done.exit_code == 1 and "no such page" in done.output
+def test_the_command_fails_where_sphinx_warns(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(Site, "build", lambda self: "WARNING: no such page\n")
+    assert lab.site(out=tmp_path / "site", models=False) == 1
+    assert "no such page" in capsys.readouterr().err

@@ -4,7 +4,6 @@ A segment begins with the columns [M slots ; tokens since the last compression].
 than M, they are compressed to M slots before the segment begins. All count from 0.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +23,8 @@ from cca_lab.settings import check_flags, check_integers
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "borders": ("text", "calls")}
 
+Sizes = int | list[int] | tuple[int, ...]  # of the segments: one for all, or a list
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -42,7 +43,7 @@ class Settings:
     """
 
     slots: int = 64
-    segment: int | list[int] | tuple[int, ...] = 64
+    segment: Sizes = 64
     weights: str = "softmax"
     sinks: int = 0
     heavy: int = 0
@@ -93,12 +94,12 @@ class Compression(NamedTuple):
     border: int
 
 
-def sizes_of(segment: int | Sequence[int]) -> list[int]:
+def sizes_of(segment: Sizes) -> list[int]:
     """Return the sizes of the segments as a list, of which the last repeats."""
     return list(segment) if isinstance(segment, list | tuple) else [segment]
 
 
-def segments(length: int, segment: int | Sequence[int]) -> list[tuple[int, int]]:
+def segments(length: int, segment: Sizes) -> list[tuple[int, int]]:
     """Cut tokens into segments [start, stop) of the given sizes, the last one repeated."""
     sizes = sizes_of(segment)
     cuts: list[tuple[int, int]] = []

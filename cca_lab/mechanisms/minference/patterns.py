@@ -324,8 +324,8 @@ class VerticalSlash(Mechanism):
         # triton exists for Linux only
         from cca_lab.attention.kernels.vertical_slash import triton_vertical_slash
 
-        chosen = call.selection or self._choose(q, k, call.scale)
-        return triton_vertical_slash(q, k, v, *chosen, self.block, call.scale)
+        columns, offsets = call.selection or self._choose(q, k, call.scale)
+        return triton_vertical_slash(q, k, v, columns, offsets, self.block, call.scale)
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Choice:
         """Choose columns and diagonals by the last rows (Algorithm 2, lines 1-3)."""

@@ -23,7 +23,6 @@ from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.options import Count
 from cca_lab.reporting import machine, write_figure
-from cca_lab.studies.benchmarks.results import cell, markdown, percent, result_file
 from cca_lab.studies.benchmarks.timing import (
     compared,
     copy_call,
@@ -35,6 +34,7 @@ from cca_lab.studies.benchmarks.timing import (
     ratios,
     useful_flops,
 )
+from cca_lab.studies.study import cell, markdown, percent, result_file
 
 if TYPE_CHECKING:  # what draws takes half a second to import
     from cca_lab.views.figures.costs import Point
@@ -170,11 +170,9 @@ def prepare_warm(length: int, name: Contender, kind: str,
     return prepare(length, name, kind, dtype)
 
 
-def pairs_of(length: int, name: Contender) -> int:
-    """Return the number of key-query pairs that one head sees."""
-    if isinstance(name, str):
-        return length * (length + 1) // 2
-    return groups.pairs(length, SHAPE["group"], name[1])
+def pairs_of(length: int, window: int | None, group: int = SHAPE["group"]) -> int:
+    """Return the key-query pairs that a head of CCA sees, or of full attention without a window."""
+    return length * (length + 1) // 2 if window is None else groups.pairs(length, group, window)
 
 
 def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
@@ -186,9 +184,8 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
     peaks = {name: peak_of(prepare_warm, length, name, kind, dtype) for name in names} \
         if memory else {}
 
-    def of_peak(name: Contender) -> float:
-        flops = useful_flops(pairs_of(length, name), SHAPE["batch"] * SHAPE["heads"],
-                             SHAPE["head_dim"], kind)
+    def of_peak(name: Contender, pairs: int) -> float:
+        flops = useful_flops(pairs, SHAPE["batch"] * SHAPE["heads"], SHAPE["head_dim"], kind)
         return median(flops / product_flops * ratio
                       for ratio in ratios(times[PRODUCT], times[name]))
 
@@ -196,13 +193,14 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
     for name in names:
         if isinstance(name, str):
             continue
-        cca, pairs = compared(times, name, FULL), pairs_of(length, FULL) / pairs_of(length, name)
+        cca = compared(times, name, FULL)
+        many, few = (pairs_of(length, window) for window in (None, name[1]))
         rows.append({"length": length, "window": name[1], "implementation": name[0], "pass": kind,
                      "full_seconds": full["seconds"], "full_range": full["range"],
                      "cca_seconds": cca["seconds"], "cca_range": cca["range"],
                      "ratio": cca["ratio"], "ratio_range": cca["ratio_range"],
-                     "pair_ratio": pairs, "share": cca["ratio"] / pairs,
-                     "full_of_peak": of_peak(FULL), "cca_of_peak": of_peak(name),
+                     "pair_ratio": many / few, "share": cca["ratio"] * few / many,
+                     "full_of_peak": of_peak(FULL, many), "cca_of_peak": of_peak(name, few),
                      **({"full_peak": peaks[FULL], "cca_peak": peaks[name]} if memory else {})})
     return rows
 
@@ -219,17 +217,11 @@ def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
             "flops_range": rate_range, "bandwidth": bandwidth, "bandwidth_range": bandwidth_range}
 
 
-def pairs_seen(row: Mapping[str, Any], shape: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the pairs that a head of full attention and of CCA sees, of a measured row."""
-    length = row["length"]
-    return length * (length + 1) // 2, groups.pairs(length, shape["group"], row["window"])
-
-
 def rates_of(row: Mapping[str, Any], shape: Mapping[str, Any]) -> tuple[float, float]:
     """Return the useful operations a second of full attention and of CCA, from a measured row."""
-    full, cca = (useful_flops(pairs, shape["batch"] * shape["heads"], shape["head_dim"],
-                              row["pass"])
-                 for pairs in pairs_seen(row, shape))
+    full, cca = (useful_flops(pairs_of(row["length"], window, shape["group"]),
+                              shape["batch"] * shape["heads"], shape["head_dim"], row["pass"])
+                 for window in (None, row["window"]))
     return full / row["full_seconds"], cca / row["cca_seconds"]
 
 
@@ -252,9 +244,9 @@ def points(result: Mapping[str, Any]) -> "dict[str, list[Point]]":
         length, window = row["length"], row["window"]
         traffic = least_bytes(length, length, heads, heads, head_dim,
                               getattr(torch, shape["dtype"]).itemsize)
-        for name, pairs, key in zip(("full", f"{row['implementation']}, s = {window}"),
-                                    pairs_seen(row, shape), ("full_seconds", "cca_seconds"),
-                                    strict=True):
+        for name, of, key in (("full", None, "full_seconds"),
+                              (f"{row['implementation']}, s = {window}", window, "cca_seconds")):
+            pairs = pairs_of(length, of, shape["group"])
             curves.setdefault(name, {})[length] = Point(
                 heads * pairs, useful_flops(pairs, heads, head_dim), traffic, row[key])
     return {name: list(by_length.values()) for name, by_length in curves.items()}

@@ -25,8 +25,9 @@ from cca_lab.mechanisms import Mechanism, mechanism_of
 from cca_lab.mechanisms.caching.state import Copies, Draw, GrowingBuffers, State
 from cca_lab.options import Count
 from cca_lab.reporting import machine
-from cca_lab.studies.benchmarks.results import chosen, markdown, result_file
+from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, interleave
+from cca_lab.studies.study import markdown, result_file
 
 SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64},
           {"heads": 32, "kv_heads": 8, "head_dim": 128})

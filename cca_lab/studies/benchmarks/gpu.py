@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,14 +35,7 @@ from cca_lab.mechanisms.indices import core_count
 from cca_lab.reporting import device, machine, write_figure, write_json
 from cca_lab.studies.benchmarks import gpu_correctness
 from cca_lab.studies.benchmarks.flex import flex_call
-from cca_lab.studies.benchmarks.results import (
-    Section,
-    chosen,
-    markdown,
-    random_tensors,
-    result_file,
-    words,
-)
+from cca_lab.studies.benchmarks.results import Section, chosen, random_tensors, words
 from cca_lab.studies.benchmarks.timing import (
     copy_call,
     interleave,
@@ -51,6 +44,7 @@ from cca_lab.studies.benchmarks.timing import (
     synchronize,
     useful_flops,
 )
+from cca_lab.studies.study import markdown, result_file
 
 HEADS, HEAD_DIM, DTYPE = 32, 128, torch.bfloat16
 LENGTHS = (32768, 131072, 8192, 65536, 16384, 4096)  # those that may be left out last
@@ -64,6 +58,15 @@ MEMORY = 0.9  # share of the free memory that the layers may use
 
 Attend = Callable[..., Any]
 Inputs = tuple[Tensor, ...]
+
+
+class Contender(NamedTuple):
+    """A form of attention: the pairs of a head, CCA's group and window, and what makes its call."""
+
+    name: str
+    pairs: int
+    setting: tuple[int, int] | None
+    make: Callable[[], tuple[Attend, Inputs]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +116,9 @@ def speed(section: Section) -> None:
         times = interleave({"product": matmul, "copy": copy}, 5, LEAST)
         peak, peak_range = median_and_range([flops / time for time in times["product"]])
         bandwidth, bandwidth_range = median_and_range([size / time for time in times["copy"]])
-        section.found.update(peak=peak, peak_range=peak_range, bandwidth=bandwidth,
-                  bandwidth_range=bandwidth_range, product=f"{PRODUCT} x {PRODUCT} bfloat16")
+        section.found |= {"peak": peak, "peak_range": peak_range, "bandwidth": bandwidth,
+                          "bandwidth_range": bandwidth_range,
+                          "product": f"{PRODUCT} x {PRODUCT} bfloat16"}
 
     section.attempt("roof", roof)
     # The backward is timed repeatedly on one graph, which compiled code allows only without donated
@@ -129,13 +133,12 @@ def measure_speed(section: Section, length: int) -> None:
     """Measure all contenders at one length: forward, then backward."""
     q, k, v = (x.requires_grad_() for x in random_tensors(*[(1, HEADS, length, HEAD_DIM)] * 3,
                                                           dtype=DTYPE))
-    attends = contenders(q, k, v)
     for kind, prepare in (("forward", forward_call), ("backward", backward_call)):
-        times, errors = timed({name: partial(prepare, make) for name, (*_, make) in
-                               attends.items()})
+        times, errors = timed({each.name: partial(prepare, each.make)
+                               for each in contenders(q, k, v)})
         for name, error in errors.items():
             section.add(length=length, contender=name, **{"pass": kind}, error=error)
-        for name, (pairs, setting, _) in attends.items():
+        for name, pairs, setting, _ in contenders(q, k, v):
             if name not in times:
                 continue
             seconds, spread = median_and_range(times[name])
@@ -148,32 +151,34 @@ def measure_speed(section: Section, length: int) -> None:
             section.add(**row)
 
 
-def contenders(q: Tensor, k: Tensor, v: Tensor) -> dict[str, tuple[
-        int, tuple[int, int] | None, Callable[[], tuple[Attend, Inputs]]]]:
-    """Return for each contender the pairs of a head, CCA's setting, and what makes its call."""
-    length = q.shape[2]
-    whole, full = (q, k, v), length * (length + 1) // 2
-    found: dict[str, Any] = {
-        "flash": (full, None, lambda: (flash, whole)),
-        "sdpa": (full, None, lambda: (partial(F.scaled_dot_product_attention, is_causal=True),
-                                      whole)),
-        "full, kernel": (full, None, lambda: (kernel(causal_intervals(length)), whole))}
-    for group, window in SETTINGS:
-        pairs, table = groups.pairs(length, group, window), groups.intervals(length, group, window)
-        sizes, mechanism = (group, window), CCA(group=group, window=window, backend="triton")
-        found |= {
-            f"CCA, s = {window}": (pairs, sizes, lambda form=mechanism: (form.attention, whole)),
-            f"CCA, kernel, s = {window}": (pairs, sizes, lambda table=table, sizes=sizes: (
-                kernel(table), sources(q, k, v, *sizes)))}
-    group, window = SETTINGS[0]
-    found["pooling"] = (0, SETTINGS[0], lambda: (
-        partial(pool_groups, group=group, backend="triton"), whole))
-    if length in FLEX_LENGTHS:
-        found["CCA, flex"] = (groups.pairs(length, group, window), SETTINGS[0], lambda: (
-            flex_call(groups.intervals(length, group, window),
-                      core_count(length, group, window) + length, group, window, device(),
-                      compiled=True), joined(*sources(q, k, v, group, window))))
-    return found
+def contenders(q: Tensor, k: Tensor, v: Tensor) -> Iterator[Contender]:
+    """Yield full attention and CCA with every setting."""
+    whole, pairs = (q, k, v), q.shape[2] * (q.shape[2] + 1) // 2
+    yield Contender("flash", pairs, None, lambda: (flash, whole))
+    yield Contender("sdpa", pairs, None, lambda: (
+        partial(F.scaled_dot_product_attention, is_causal=True), whole))
+    yield Contender("full, kernel", pairs, None, lambda: (
+        kernel(causal_intervals(q.shape[2])), whole))
+    for setting in SETTINGS:
+        yield from forms_of_cca(q, k, v, *setting)
+
+
+def forms_of_cca(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> Iterator[Contender]:
+    """Yield CCA, its kernel alone and, for the first setting, pooling and FlexAttention."""
+    length, setting = q.shape[2], (group, window)
+    pairs, table = groups.pairs(length, *setting), groups.intervals(length, *setting)
+    yield Contender(f"CCA, s = {window}", pairs, setting, lambda: (
+        CCA(group=group, window=window, backend="triton").attention, (q, k, v)))
+    yield Contender(f"CCA, kernel, s = {window}", pairs, setting, lambda: (
+        kernel(table), sources(q, k, v, *setting)))
+    if setting == SETTINGS[0]:
+        yield Contender("pooling", 0, setting, lambda: (
+            partial(pool_groups, group=group, backend="triton"), (q, k, v)))
+        if length in FLEX_LENGTHS:
+            columns = core_count(length, *setting) + length
+            yield Contender("CCA, flex", pairs, setting, lambda: (
+                flex_call(table, columns, *setting, device(), compiled=True),
+                joined(*sources(q, k, v, *setting))))
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -263,7 +268,7 @@ def measure_decode(section: Section, length: int, kv_heads: int) -> None:
         count = entries["CCA" if "CCA" in name else "full"]
         size = 2 * kv_heads * count * HEAD_DIM * DTYPE.itemsize
         section.add(length=length, kv_heads=kv_heads, contender=name, entries=count, bytes=size,
-                 seconds=seconds, range=spread, bytes_a_second=size / seconds)
+                    seconds=seconds, range=spread, bytes_a_second=size / seconds)
 
 
 def captured(call: Callable[[], object]) -> Callable[[], object]:
@@ -288,8 +293,8 @@ def model(section: Section) -> None:
     from cca_lab.studies.benchmarks.model import TOKENS, measure_writing
 
     quiet()
-    longest, options = max(LENGTHS) + TOKENS, dict(zip(("group", "window"), SETTINGS[0],
-                                                       strict=True))
+    longest, (group, window) = max(LENGTHS) + TOKENS, SETTINGS[0]
+    options = {"group": group, "window": window}
     layers = layers_that_fit(longest, torch.cuda.mem_get_info()[0])
     config = LlamaConfig(hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=layers,
                          num_attention_heads=HEADS, num_key_value_heads=HEADS,
@@ -298,8 +303,9 @@ def model(section: Section) -> None:
     torch.manual_seed(0)
     with device():
         stack = AutoModelForCausalLM.from_config(config, dtype=DTYPE, attn_implementation="sdpa")
-    section.found.update(layers=layers, of_layers=LAYERS, dtype=str(DTYPE).removeprefix("torch."),
-              parameters=sum(p.numel() for p in stack.parameters()), options=options, tokens=TOKENS)
+    section.found |= {"layers": layers, "of_layers": LAYERS, "tokens": TOKENS, "options": options,
+                      "dtype": str(DTYPE).removeprefix("torch."),
+                      "parameters": sum(p.numel() for p in stack.parameters())}
 
     def measure(length: int) -> None:
         # Prompt and next tokens together have `length` tokens: transformers' cache grows by copies,
@@ -322,8 +328,8 @@ def layers_that_fit(length: int, free: float) -> int:
 
 
 SECTIONS: dict[str, tuple[Callable[[Section], None], float]] = {
-    "correctness": (gpu_correctness.run, 160.0), "speed": (speed, 210.0), "decode": (decode, 60.0),
-    "model": (model, 140.0)}
+    "correctness": (gpu_correctness.run, 130.0), "speed": (speed, 180.0), "decode": (decode, 30.0),
+    "model": (model, 110.0)}
 
 
 def timed(makes: Mapping[str, Callable[[], Callable[[], object]]]
@@ -447,7 +453,8 @@ def draw(result: Mapping[str, Any]) -> Any:
 
     series: dict[str, dict[int, float]] = {}
     for row in rows_of(result, "speed"):
-        if row["pass"] == "forward" and row["pairs"] and row["setting"] in (None, [*SETTINGS[0]]):
+        shown = row["setting"] is None or tuple(row["setting"]) == SETTINGS[0]
+        if row["pass"] == "forward" and row["pairs"] and shown:
             series.setdefault(row["contender"], {})[row["length"]] = 1e3 * row["seconds"]
     most = max(map(len, series.values()))
     everywhere = {name: times for name, times in series.items() if len(times) == most}

@@ -2,8 +2,8 @@
 
 The time to the first token, of each further token, and of a training step; attentions are
 interleaved in rotating order, and the ratio to full attention is taken within a round. The model is
-a GPT-2 of random weights, or a real one, whose peak memory is measured too, and whose training is
-`finetune`'s. What needs transformers is imported late, so that help is quick.
+a GPT-2 of random weights, or a real one, whose peak memory is measured too. What needs transformers
+is imported late, so that help is quick.
 """
 
 import json
@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -23,8 +22,9 @@ from cca_lab import models
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.options import Count, Natural
 from cca_lab.reporting import device, device_name, machine, write_figure
-from cca_lab.studies.benchmarks.results import cell, chosen, markdown, result_file
+from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, peak_of, rotating, seconds
+from cca_lab.studies.study import cell, markdown, result_file
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -37,7 +37,7 @@ REAL = {"cca": {"group": 16, "window": 128, "sinks": 4},
         "streaming_llm": {"sinks": 4, "recent": 395}}
 FULL, LOWER, KEPT = "full", ", bfloat16", "kept_heads"  # the second ends a name: in this dtype
 PROMPTS, PROMPTS_REAL = (1024, 8192), (2048, 4096, 8192)
-STEP, TRAINED = (2, 1024), (1024, 4096)  # rows and tokens of a step; tokens of a real model's
+STEP, STEPS_REAL = (2, 1024), ((1, 1024), (1, 4096))  # rows and tokens of a training step
 WARM = 256  # tokens of a real model's prompt in the round that is not counted
 CELL = 60.0  # seconds of a real model's prompt after which no round begins, the first excepted
 TOKENS = 16  # decoded after a prompt, and timed
@@ -112,7 +112,7 @@ class ModelBench:
                 "training": measure_training(model, names, STEP, self.rounds, options)}
 
     def _real(self, folder: str) -> dict[str, Any]:
-        """Measure a model's time and memory per attention and prompt, and its finetuning."""
+        """Measure a model's time and memory per attention and prompt, and its training."""
         from cca_lab.models.inputs import check_length
 
         known: dict[str, dict[str, Any]] = {FULL + LOWER: {}, **REAL}
@@ -132,8 +132,8 @@ class ModelBench:
                 writing.append(row | {"peak_bytes": peak_of(prepare, folder, name,
                                                             options.get(name, {}), prompt)})
         del lower
-        training = [row for length in TRAINED for row in measure_finetuning(
-            model, [FULL, "cca"], length, max(1, self.rounds * TRAINED[0] // length), REAL)]
+        training = [row for step in STEPS_REAL
+                    for row in measure_training(model, [FULL, "cca"], step, self.rounds, REAL)]
         return {"model": self._about(model), "options": options, "writing": writing,
                 "training": training}
 
@@ -288,8 +288,11 @@ def measure_writing(model: "PreTrainedModel", names: Sequence[str], prompt: int,
 
 def measure_training(model: "PreTrainedModel", names: Sequence[str], step: tuple[int, int],
                      rounds: int, options: Mapping[str, dict]) -> list[dict[str, Any]]:
-    """Return a row per attention: tokens per second of forward, backward and AdamW."""
-    ids = random_ids(model, *step)
+    """Return a row per attention: tokens per second of forward, backward and AdamW.
+
+    The model is trained in place.
+    """
+    (rows, length), ids = step, random_ids(model, *step)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
 
     def train() -> None:
@@ -303,45 +306,8 @@ def measure_training(model: "PreTrainedModel", names: Sequence[str], step: tuple
             time = seconds(train)
         if round_ >= 0:
             times[name].append(time)
-    return _training_rows(times, *step)
-
-
-def measure_finetuning(model: "PreTrainedModel", names: Sequence[str], length: int, rounds: int,
-                       options: Mapping[str, dict]) -> list[dict[str, Any]]:
-    """Return a row per attention: tokens a second of `finetune`'s steps, one row of text each.
-
-    The attentions take turns within one run, which trains the model in place. A single round has
-    no warm-up before it.
-    """
-    from cca_lab.models.finetune import Finetuner
-    from cca_lab.models.recipe import FinetuneConfig
-    from cca_lab.tasks.mixture import Mixture
-
-    turns = [(0, name) for name in names] if rounds == 1 else list(rotating(names, rounds))
-    config = FinetuneConfig(steps=len(turns), learning_rate=1e-6, grow=0, precision="float32")
-    text = random_ids(model, 2 * length).cpu()
-    finetuner = Finetuner(model, Mixture(text, (), length, rows=1, text_share=1), config)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    start = 0.0
-
-    def turn(record: Mapping[str, Any]) -> None:
-        nonlocal start
-        ended, step = perf_counter(), record["step"]
-        if step and turns[step - 1][0] >= 0:
-            times[turns[step - 1][1]].append(ended - start)
-        if step < len(turns):
-            models.swap_attention(model, turns[step][1], **options.get(turns[step][1], {}))
-        start = perf_counter()
-
-    turn({"step": 0})
-    finetuner.run(turn)
-    return _training_rows(times, 1, length)
-
-
-def _training_rows(times: Mapping[str, list[float]], rows: int,
-                   length: int) -> list[dict[str, Any]]:
     made = [{"attention": name, "rows": rows, "length": length, **_compared("step", times, name)}
-            for name in times]
+            for name in names]
     return [row | {"tokens_a_second": rows * length / row["step_seconds"]} for row in made]
 
 

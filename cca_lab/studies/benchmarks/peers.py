@@ -30,20 +30,18 @@ from cca_lab.options import Count
 from cca_lab.reporting import machine
 from cca_lab.studies.benchmarks.attention import backends
 from cca_lab.studies.benchmarks.flex import flex_call
-from cca_lab.studies.benchmarks.results import cell, markdown, result_file
 from cca_lab.studies.benchmarks.timing import (
     interleave,
     median_and_range,
     ratios,
-    seconds,
     useful_flops,
 )
+from cca_lab.studies.study import cell, markdown, result_file
 
 HEADS, HEAD_DIM, GROUP, WINDOW = 8, 64, 16, 256
 BLOCK = 64  # of SparseAttention, tokens
 FULL, CORES, NEAREST, BLOCKS = "full", "CCA", "window", "first and nearest blocks"
 CELL = 45.0  # seconds of a length and dtype after which no round begins, the first excepted
-PATIENCE = 35.0  # seconds: a form is not called at a length where it is likely to take longer
 MOST_BYTES = 4 * 2**30  # of scores or of a mask, for every pair
 
 Call = Callable[[], Tensor]
@@ -208,16 +206,15 @@ class Peers:
     """JSON file to write."""
 
     def run(self) -> None:
-        """Measure every form at every length, the short ones first, which tell the time ahead."""
+        """Measure every form at every length; print the table."""
         with result_file(self.out) as result:
             result |= {"machine": machine(), "bench": "peers", "rounds": self.rounds,
                        "versions": {name: version(name) for name in ("torch", *EXTRAS["peers"])
                                     if find_spec(name)},
                        "shape": {"batch": 1, "heads": HEADS, "head_dim": HEAD_DIM, "group": GROUP,
                                  "window": WINDOW}, "rows": []}
-            before: dict[tuple[Form, str], tuple[int, float]] = {}
-            for dtype, length in product(self.dtype, sorted(self.length)):
-                result["rows"] += measure(length, dtype, self.rounds, before)
+            for dtype, length in product(self.dtype, self.length):
+                result["rows"] += measure(length, dtype, self.rounds)
         print(table(result))
 
 
@@ -249,25 +246,18 @@ def table(result: Mapping[str, Any]) -> str:
                     [[*name, *row] for name, row in cells.items()], "; ".join(notes) + ".")
 
 
-def measure(length: int, dtype: str, rounds: int,
-            before: dict[tuple[Form, str], tuple[int, float]]) -> list[dict[str, Any]]:
-    """Return a row for every form at one length; `before` holds the length and time of the last."""
+def measure(length: int, dtype: str, rounds: int) -> list[dict[str, Any]]:
+    """Return a row for every form at one length."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, HEADS, length, HEAD_DIM, generator=generator).to(
         getattr(torch, dtype)) for _ in range(3))
     calls: dict[Form, Call] = {}
     reasons: dict[Form, str] = {}
-    likely = {}  # seconds of a call, which grow at most with the square of the length
-    for form in FORMS:
-        shorter, time = before.get((form, dtype), (length, 0.0))
-        likely[form] = time * (length / shorter) ** 2
     with torch.no_grad():
         for form in FORMS:
             if (size := form.masked * length * length) > MOST_BYTES:
                 reasons[form] = (f"would allocate {size / 2**30:.0f} GiB for its {length} x "
                                  f"{length} pairs")
-            elif likely[form] > PATIENCE:
-                reasons[form] = f"would take about {likely[form]:.0f} s a call"
             else:
                 try:
                     call = form.make(q, k, v, form.pattern)
@@ -276,11 +266,7 @@ def measure(length: int, dtype: str, rounds: int,
                     calls[form] = call
                 except Exception as error:  # of a library that is not there, or cannot do it
                     reasons[form] = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
-        if sum(likely[form] for form in calls) > CELL:  # no time to warm up
-            times = {form: [seconds(call)] for form, call in calls.items()}
-        else:
-            times = interleave(calls, rounds, most=CELL)
-    before |= {(form, dtype): (length, median(times[form])) for form in calls}
+        times = interleave(calls, rounds, most=CELL)
     return [_row(form, length, dtype, reasons.get(form), times) for form in FORMS]
 
 

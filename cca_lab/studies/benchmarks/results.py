@@ -1,50 +1,15 @@
-"""What the benchmarks write and print: a JSON file, cases within a limit of time, tables."""
+"""What the benchmarks share beside what all studies do: cases within a limit of time, choices."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.files import check_file, held
-from cca_lab.reporting import device, write_json
+from cca_lab.reporting import device
 
 LONGEST_ERROR = 400  # characters
-
-
-@contextmanager
-def result_file(out: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield a result; what the block adds to it is written to `out` as JSON.
-
-    No other command writes to the file meanwhile, and its place is checked before the work.
-    """
-    result: dict[str, Any] = {}
-    with nullcontext() if out is None else held(check_file(out)):
-        yield result
-        if out is not None:
-            write_json(out, result)
-
-
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]], notes: str = "") -> str:
-    """Return a table in Markdown, with notes below it."""
-    import pandas  # late, as help needs no tables
-
-    text = pandas.DataFrame([list(row) for row in rows], columns=list(columns)).to_markdown(
-        index=False, disable_numparse=True)
-    return f"{text}\n" + (f"\n{notes}\n" if notes else "")
-
-
-def cell(value: float | None, unit: float = 1, digits: int = 0) -> str:
-    """Return a number in units as text; a dash for None."""
-    return "-" if value is None else f"{value / unit:.{digits}f}"
-
-
-def percent(value: float) -> str:
-    """Return a share as a percentage."""
-    return f"{100 * value:.0f} %"
 
 
 def chosen(option: str, names: Iterable[str], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cca_lab.models.evaluate import bootstrap_mean
-from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.models.recipe import FinetuneConfig, Strategy
 from cca_lab.studies.convergence import Difference, paired
 from cca_lab.studies.evaluate import KINDS
 from cca_lab.studies.study import label
@@ -37,7 +36,7 @@ class Arm:
 
     attention: str  # a mechanism, or one of `variants`
     options: Mapping[str, object] = field(default_factory=dict)
-    strategy: str = "full"  # the weights that are trained; "none" measures the swapped model
+    strategy: Strategy = "full"  # the weights that are trained; "none" measures the swapped model
     lengths: tuple[int, ...] = ()  # other lengths at which exact match is measured
     plain: bool = False  # text alone, groups of the full size from the first step, as the papers
 
@@ -180,6 +179,8 @@ def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Dif
     if min(len(rows), len(others)) >= 2:
         count = min(len(rows), len(others))
         return paired(values(rows, metric)[:count], values(others, metric)[:count])
+    from cca_lab.models.evaluate import bootstrap_mean
+
     first, second = (_samples(row[0], metric) for row in (rows, others))
     if first is None or second is None:
         return None

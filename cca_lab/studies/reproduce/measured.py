@@ -7,17 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from cca_lab.files import new_result
 from cca_lab.mechanisms import CCA, DGA, Full, Mechanism
-from cca_lab.reporting import command_line, device, machine, print_table
-from cca_lab.settings import option
+from cca_lab.options import Count
+from cca_lab.reporting import command_line, device, machine
 from cca_lab.studies.benchmarks import timing
 from cca_lab.studies.reproduce.artefact import AGREES, DISAGREES, ROWS, UNSEEN, Found, Measured
-from cca_lab.studies.study import Study
+from cca_lab.studies.study import cell, markdown, result_file
 
 FORWARD = {"pass": "forward", "window": 256, "implementation": "native"}
 LAYER = {"heads": 8, "head_dim": 64}
@@ -146,41 +148,43 @@ SWEEPS: dict[str, dict[str, Mechanism]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latency(Study):
+class Latency:
     """Measure the forward pass of a layer for every option of `SWEEPS`, beside full attention.
 
     DGA samples the last 64 rows for its scores (Eq. 17); with all, choosing costs as much again.
     """
 
-    length: int = option(LENGTH, "Tokens of the layer's text.", least=1, most=2**17)
-    rounds: int = option(5, timing.ROUNDS, least=1, most=timing.MOST_ROUNDS)
-    default_file = FILE
+    length: Count = LENGTH
+    """Tokens of the layer's text."""
+    rounds: Count = 5
+    """Interleaved rounds; each time is the median over them."""
+    out: Path | None = None
+    """JSON file to write; by default in data/results."""
 
-    def result(self) -> dict[str, Any]:
-        """Return seconds, and full attention's time over them, by sweep and option."""
+    def run(self) -> dict[str, Any]:
+        """Measure seconds, and full attention's over them, by sweep and option."""
         generator = torch.Generator().manual_seed(0)
         size = 1, LAYER["heads"], self.length, LAYER["head_dim"]
         q, k, v = (torch.randn(size, generator=generator).to(device()) for _ in "qkv")
         layers: dict[tuple[str, str], Mechanism] = {("full", ""): Full()}
         layers |= {(sweep, key): layer for sweep, options in SWEEPS.items()
                    for key, layer in options.items()}
-        with torch.no_grad():
+        with result_file(self.out or new_result(FILE)) as result, torch.no_grad():
             times = timing.interleave({name: partial(layer.attention, q, k, v)
                                        for name, layer in layers.items()}, self.rounds)
-        rows = {name: timing.compared(times, name, ("full", "")) for name in layers}
-        return {"command": command_line(), "machine": machine(), "rounds": self.rounds,
+            rows = {name: timing.compared(times, name, ("full", "")) for name in layers}
+            result |= {
+                "command": command_line(), "machine": machine(), "rounds": self.rounds,
                 "shape": {"length": self.length, **LAYER, "dtype": "float32"},
                 "full_seconds": rows["full", ""]["seconds"],
                 "sweeps": {sweep: {key: {name: rows[sweep, key][name]
                                          for name in ("seconds", "range", "ratio")}
                                    for key in options} for sweep, options in SWEEPS.items()}}
-
-    def show(self, result: Mapping[str, Any]) -> None:
-        """Print a row for each option."""
-        print_table(f"one layer, {result['shape']['length']} tokens, {result['machine']['cpu']}",
-                    ["option", "ms", "full / it"],
-                    [[f"{sweep} {key}", f"{1e3 * row['seconds']:.0f}", f"{row['ratio']:.2f}"]
-                     for sweep, rows in result["sweeps"].items() for key, row in rows.items()])
+        print(markdown(["option", "ms", "full / it"],
+                       [[f"{sweep} {key}", cell(row["seconds"], 1e-3), cell(row["ratio"], 1, 2)]
+                        for sweep, each in result["sweeps"].items() for key, row in each.items()],
+                       f"One layer, {self.length} tokens, {result['machine']['cpu']}."))
+        return result
 
 
 def swept(sweep: str, sign: int, data: dict[str, Any]) -> Found:

@@ -22,18 +22,6 @@ Scores = Sequence[Sequence[int]]
 Cache = tuple[list[Fraction], list[Fraction]]
 
 
-def check_orientation(kept: Callable[[int, int], bool]) -> Outcome:
-    """Judge whether each of L <= 8 queries keeps its past and itself, and nothing else."""
-    for length in range(1, 9):
-        for query in range(1, length + 1):
-            keys = [key for key in range(1, length + 1) if kept(key, query)]
-            wanted = list(range(1, query + 1))
-            if keys != wanted:
-                return Outcome(False, f"L={length}: query {query} keeps keys {keys}, wanted "
-                               f"{wanted}")
-    return Outcome(True, "every query of L <= 8 keeps its past and itself")
-
-
 def printed_update(weights: Rows, keys: Sequence[Fraction], queries: Sequence[Fraction],
                    values: Sequence[Fraction]) -> Cache:
     """Eq. 4 and 5 as printed: new keys from keys, new *queries* from queries; no new values."""
@@ -181,9 +169,6 @@ def check_columns(columns: Callable[[int, int, int], int],
 
 SUBJECTS = {
     "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
-    # a lower-triangular M, where K^T Q has a row for each key and a column for each query
-    "LC.eq1.mask": Subjects(check_orientation, lambda key, query: key >= query,
-                            corrected=lambda key, query: key <= query),
     "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
     "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
                        within=lambda row: sum(row) != 0),

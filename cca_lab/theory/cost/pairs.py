@@ -12,7 +12,7 @@ The pairs of CCA in closed form are `cca_lab.mechanisms.cca.groups.pairs`.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from math import isqrt
 
 from cca_lab.mechanisms.cca.groups import cache_tokens
@@ -108,7 +108,7 @@ def below_every_group(older: int) -> bool:
 Sizes = tuple[int, int, int]  # length L, group g, window s
 Bound = Callable[[int, int, int], int]  # (L, g, s) -> pairs or entries
 FACTOR = 2
-GROUPS, WINDOWS = (2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)  # Tables 8 and 9
+GROUPS = (2, 4, 8, 16, 32, 64)  # Table 8
 # the fixed-length setting, g = L/m; and from L = g^2 on, also with a group left open
 ADAPTED = [(m * 2**k, 2**k, s) for m, s, k in product((1, 16, 64), (1, 64, 1024), range(0, 41, 2))]
 CONSTANT = [(g * g * 2**k + more, g, s)
@@ -187,15 +187,6 @@ def check_falls(groups: Sequence[int]) -> Outcome:
                    f"{counts[-1]} at g={groups[-1]}; the fewest are at g={best}", {"best": best})
 
 
-def check_rises(windows: Sequence[int]) -> Outcome:
-    """Judge "the cost rises with s" for these windows, at 16K tokens and g = 16, as in Table 9."""
-    counts = [cca_pairs(2**14, 16, window) for window in windows]
-    shown = ", ".join(f"{count / 1e6:.1f}e6 at s={window}"
-                      for count, window in zip(counts, windows, strict=True))
-    return Outcome(all(few < many for few, many in pairwise(counts)),
-                   f"L=16384, g=16: {shown}", {"first": counts[0], "last": counts[-1]})
-
-
 SUBJECTS = {
     "P1c.window": Subjects(check_local_window, lambda g, s: s + g, machine=window_at_most),
     "P1c.quadratic": Subjects(partial(check_bound, sizes=CONSTANT),
@@ -206,7 +197,6 @@ SUBJECTS = {
     "P1c.every-g": Subjects(check_fewest_pairs, lambda older: older,
                             corrected=lambda older: older**1.5),
     "P1c.best-g": Subjects(check_falls, GROUPS),
-    "P1c.larger-s": Subjects(check_rises, WINDOWS),
     "P1c.storage": Subjects(partial(check_bound, sizes=CONSTANT, count=cache_tokens,
                                     unit="entries"),
                             lambda length, g, s: length // g + s),

@@ -20,7 +20,6 @@ GIB = 2**30
 CONTEXT = 2**17  # "128K"
 GROUP, WINDOW = 16, 1024
 SECONDS = Fraction("124.85"), Fraction("15.89")  # measured: full self-attention, CCA-Attention
-GPU = 80         # GB of an A800
 
 
 @dataclass(frozen=True)
@@ -90,44 +89,7 @@ def explained(baseline: Baseline, length: int = CONTEXT, shape: Shape = LLAMA2_7
 SLOW = Baseline(slower=Fraction(16, 5))
 
 
-def stages(length: int, group: int, window: int,
-           shape: Shape = LLAMA2_7B) -> tuple[Fraction, Fraction]:
-    """Return how many times fewer operations the prefill takes, and entries a token reads."""
-    before, after = (shape.prefill_operations(length, pairs)
-                     for pairs in (full_pairs(length), groups.pairs(length, group, window)))
-    read = groups.pairs(length + 1, group, window) - groups.pairs(length, group, window)
-    return Fraction(before, after), Fraction(length + 1, read)
-
-
-class Memory(NamedTuple):
-    """What is printed of the memory of full self-attention, in GB; "0" for what is not."""
-
-    cache_128k: str = "0"
-    total_64k: str = "0"
-    gpus: int = 1  # that share it
-
-
 # ---------------------------------------------------------------- checks
-
-def check_cache(printed: tuple[float, float]) -> Outcome:
-    """Compare claimed sizes of the two caches with the exact ones, in GiB to one decimal."""
-    exact = [Fraction(size, GIB) for size in cache_bytes()]
-    agrees = all(abs(Fraction(claimed) - size) <= Fraction(1, 20)
-                 for claimed, size in zip(printed, exact, strict=True))
-    return Outcome(agrees, f"131072 tokens x 512 KiB = {float(exact[0]):g} GiB; CCA keeps "
-                   f"{CONTEXT // GROUP} cores and {WINDOW} raw tokens: {float(exact[1]):g} GiB; "
-                   f"claimed {printed[0]:g} and {printed[1]:g}",
-                   {"full": float(exact[0]), "cca": float(exact[1])})
-
-
-def check_saving(percent: float) -> Outcome:
-    """Compare a claimed reduction of the cache with the exact one, to the nearest percent."""
-    full, cca = cache_bytes()
-    saving = 1 - Fraction(cca, full)
-    return Outcome(abs(100 * saving - Fraction(percent)) <= Fraction(1, 2), f"1 - "
-                   f"{Fraction(cca, full)} = {float(100 * saving):.2f} %; claimed {percent:g} %",
-                   {"percent": float(100 * saving)})
-
 
 def check_speedup(baseline: Baseline) -> Outcome:
     """Compare the measured speed-up with that which less computation explains, to 0.05."""
@@ -139,33 +101,7 @@ def check_speedup(baseline: Baseline) -> Outcome:
                    {"expected": float(expected), "cap": float(cap)})
 
 
-def check_stages(setting: tuple[int, int]) -> Outcome:
-    """Judge whether both stages take less from 4K to 128K with these g and s."""
-    fewer = {length: stages(length * 2**10, *setting) for length in (4, 8, 16, 32, 64, 128)}
-    shown = "; ".join(f"{length}K: {float(first):.2f}x, {float(other):.1f}x"
-                      for length, (first, other) in fewer.items() if length in (4, 32, 128))
-    return Outcome(all(min(pair) > 1 for pair in fewer.values()), f"operations of the prefill, "
-                   f"entries that a generated token reads: {shown} fewer",
-                   {"prefill at 4K": float(fewer[4][0]), "decoding at 4K": float(fewer[4][1])})
-
-
-def check_one_gpu(memory: Memory) -> Outcome:
-    """Judge whether full self-attention fits at 128K: what 64K take, and 64K more of cache."""
-    cache, total = Fraction(memory.cache_128k), Fraction(memory.total_64k)
-    needed = total + cache / 2 if cache and total else max(cache, total)
-    printed = (total, "in all at 64K"), (cache, "of cache at 128K")
-    shown = ", ".join(f"{float(size):g} GB {what}" for size, what in printed if size)
-    return Outcome(needed <= memory.gpus * GPU, f"{shown}: {float(needed):g} GB or more, and "
-                   f"{memory.gpus} x {GPU} GB", {"GB": float(needed)})
-
-
 SUBJECTS = {
-    "P1c.kv": Subjects(check_cache, (64.0, 4.5)),
-    "P1c.93": Subjects(check_saving, 93.0),
     "P1c.amdahl": Subjects(check_speedup, Baseline(), corrected=SLOW,
                            models=(Baseline(), Baseline(square=True), SLOW)),
-    "P1c.stages": Subjects(check_stages, (GROUP, WINDOW)),
-    "CCA.a800": Subjects(check_one_gpu, Memory("64", "60.03"),
-                         corrected=Memory("64", "60.03", gpus=2),
-                         sides=(Memory("64"), Memory(total_64k="60.03"))),
 }

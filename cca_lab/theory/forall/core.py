@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.forall.terms import Truth, implied, integers, solver, truth, ways
+from cca_lab.theory.forall.terms import Truth, checked, implied, integers, solver, truth, ways
 
 LARGEST_SUM = 2**20  # where the search for a counterexample ends
 Goals = Truth | Mapping[str, Truth]
@@ -132,7 +132,7 @@ def smallest(hypotheses: Sequence[Any], goal: Any, seconds: float) -> dict[str, 
         search.push()
         search.set("timeout", max(1, int(1000 * (end - monotonic()))))
         search.add(*assumed)
-        answer = search.check()
+        answer = checked(search)
         search.pop()
         if answer == z3.unknown:
             raise TimeoutError("the solver cannot tell")

@@ -11,6 +11,7 @@ MOST_PATHS, MOST_FORKS = 256, 32  # ways through a function, and open branches o
 ENDLESS = ("too many ways through the function, as in a loop of symbolic length; prove one pass of "
            "its loop instead")
 SHARES = (0.5, 0.125, 0.125, 0.125, 0.125)  # of a query's time, for one random seed each
+INTERRUPTED = "interrupted from keyboard"  # z3's reason to give no answer
 SECONDS = 2.0  # for one branch; one not excluded in that time is taken, which costs no truth
 
 
@@ -35,9 +36,17 @@ def implied(hypotheses: Sequence[Any], goal: Any, seconds: float) -> bool:
         query = z3.Solver()
         query.set("timeout", int(1000 * seconds * share), "random_seed", seed)
         query.add(*hypotheses, z3.Not(goal))
-        if (answer := query.check()) != z3.unknown:
+        if (answer := checked(query)) != z3.unknown:
             return bool(answer == z3.unsat)
     return False
+
+
+def checked(query: Any) -> Any:
+    """Return z3's answer to a query; KeyboardInterrupt after Ctrl-C, which z3 catches itself."""
+    answer = query.check()
+    if answer == solver().unknown and query.reason_unknown() == INTERRUPTED:
+        raise KeyboardInterrupt
+    return answer
 
 
 class Truth:

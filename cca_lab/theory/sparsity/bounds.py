@@ -178,11 +178,10 @@ def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Outcome:
         if claimed > seen.value + seen.error:
             return Outcome(False, f"{law.name}, L={length}, rho={rho}: claims at least "
                            f"{claimed:.3f}, drawn rows give {seen.value:.4f}",
-                           {"claimed": claimed, "p_sparse": seen.value}, seen.error)
+                           {"claimed": claimed, "p_sparse": seen.value})
         closest = max(closest, claimed / seen.value if seen.value else 0.0)
     return Outcome(True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at "
-                   f"best {closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest},
-                   2 / DRAWS**0.5)
+                   f"best {closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest})
 
 
 def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
@@ -193,10 +192,10 @@ def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -
         if not low - seen.error <= seen.value <= high + seen.error or high - low > 0.1:
             return Outcome(False, f"{law.name}, L={length}, rho={rho}: [{low:.3f}, {high:.3f}] "
                            f"against {seen.value:.4f} of drawn rows",
-                           {"low": low, "high": high, "p_sparse": seen.value}, seen.error)
+                           {"low": low, "high": high, "p_sparse": seen.value})
         widest = max(widest, high - low)
     return Outcome(True, f"holds the share of {DRAWS} drawn rows in {len(CASES)} cases, at most "
-                   f"{widest:.3f} wide", {"cases": len(CASES), "widest": widest}, 2 / DRAWS**0.5)
+                   f"{widest:.3f} wide", {"cases": len(CASES), "widest": widest})
 
 
 SUBJECTS = {

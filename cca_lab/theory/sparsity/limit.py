@@ -173,10 +173,10 @@ def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
                 f"{error:.5f}")
         off = abs(slope - numbers["rate"])
         if off > error + 0.03 * slope:
-            return Outcome(False, seen, numbers, error)
+            return Outcome(False, seen, numbers)
         if off / slope > worst:
-            worst, evidence, kept = off / slope, seen, (numbers, error)
-    return Outcome(True, f"{len(RATE_CASES)} cases, the furthest off: {evidence}", *kept)
+            worst, evidence, kept = off / slope, seen, numbers
+    return Outcome(True, f"{len(RATE_CASES)} cases, the furthest off: {evidence}", kept)
 
 
 SUBJECTS = {

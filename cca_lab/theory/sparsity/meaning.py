@@ -11,7 +11,7 @@ from random import Random
 
 from cca_lab.attention.statistics import keys_for_mass_loops
 from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.sparsity.laws import HALF, TWO_POINT, FiniteLaw, p_sparse, rho_sparse
+from cca_lab.theory.sparsity.laws import rho_sparse
 
 Row = Sequence[Fraction]
 NINE_TENTHS = Fraction(9, 10)
@@ -122,21 +122,7 @@ def check_proves(measure: Callable[[Row], float]) -> Outcome:
     return Outcome(True, evidence, numbers)
 
 
-def check_datasets(of_data: Callable[[FiniteLaw, Fraction], Fraction]) -> Outcome:
-    """Judge a formula of P_sparse by laws of logits, as data sets may have, of one length."""
-    shown = []
-    for law in TWO_POINT.values():
-        got, exact = of_data(law, Fraction(1)), p_sparse(law, Fraction(1))
-        if got != exact:
-            return Outcome(False, f"{law.name}, rho=1: P_sparse {exact}, claimed {got}",
-                           {"exact": float(exact)})
-        shown.append(f"{law.name}: {exact}")
-    return Outcome(True, "; ".join(shown))
-
-
 SUBJECTS = {
-    "T1.datasets": Subjects(check_datasets, lambda law, rho: p_sparse(TWO_POINT[HALF], rho),
-                            corrected=p_sparse),
     # "only a few" tokens: generously, half of them
     "T1.few": Subjects(check_few, lambda length, rho, largest: length // 2, corrected=most_tokens),
     "T1.artefact": Subjects(check_proves, k90_index, corrected=rho_sparse_index,

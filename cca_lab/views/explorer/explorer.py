@@ -23,8 +23,6 @@ from cca_lab.views.scripts import VIEW_FILES, VIEW_STYLE, allowed, inline_json, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from cca_lab.views.explorer.listening import Library
-
 SWITCH = "CCA_LAB_WIDGETS"  # "0": pictures instead of widgets, where notebooks are run to be stored
 
 TEXT = '''def average(numbers):
@@ -80,7 +78,6 @@ class Explorer:
         layer, head: counted from 0.
         query: the token whose row is shown; the last one by default.
         everywhere: queries and keys are those of the model with this mechanism in every layer.
-        library: opens another model or text; None if there is no other.
 
     Raises:
         ValueError: for a mechanism, an option, a layer, a head or a query that is not there.
@@ -88,9 +85,8 @@ class Explorer:
 
     def __init__(self, source: Source, attention: str = "cca",
                  options: dict[str, Any] | None = None, *, layer: int = 0, head: int = 0,
-                 query: int | None = None, everywhere: bool = False,
-                 library: "Library | None" = None) -> None:
-        self.source, self.library = source, library
+                 query: int | None = None, everywhere: bool = False) -> None:
+        self.source = source
         self._options: dict[str, dict[str, Any]] = {}  # of each mechanism that was shown
         self._reading: tuple[Any, Reading] | None = None
         self._overview: tuple[Any, dict[str, Any]] | None = None
@@ -107,22 +103,12 @@ class Explorer:
 
     def change(self, *, attention: str | None = None, options: dict[str, Any] | None = None,
                layer: int | None = None, head: int | None = None, query: int | None = None,
-               everywhere: bool | None = None, model: str | None = None,
-               text: str | None = None) -> None:
+               everywhere: bool | None = None) -> None:
         """Change what is shown; after a ValueError everything is as before.
 
-        A mechanism begins with the options that it had when it was last shown. The library opens
-        `model` and `text`; the last token then becomes the query.
+        A mechanism begins with the options that it had when it was last shown.
         """
         source = self.source
-        if model is not None or text is not None:
-            if self.library is None:
-                raise ValueError(
-                    "model, text: there is no other to open here; use explore(model, text)")
-            source = self.library.open(model, text)
-            layer, head = (min(old if new is None else new, count - 1) for old, new, count in (
-                (self.layer, layer, source.layers), (self.head, head, source.heads)))
-            query = len(source.words) - 1 if query is None else query
         name = self.mechanism.name if attention is None else class_of(attention, "attention").name
         if attention is None and not options:
             mechanism = self.mechanism
@@ -135,8 +121,8 @@ class Explorer:
         new = {what: old if given is None else given for what, (given, old, _) in chosen.items()}
         check_sizes(**{what: (new[what], 0, count - 1) for what, (_, _, count) in chosen.items()})
         everywhere = self.everywhere if everywhere is None else bool(everywhere)
-        reading = self._read(source, mechanism, new["layer"], everywhere)
-        self.source, self.mechanism, self.everywhere = source, mechanism, everywhere
+        reading = self._read(mechanism, new["layer"], everywhere)
+        self.mechanism, self.everywhere = mechanism, everywhere
         self._reading = reading
         self.layer, self.head, self.query = new["layer"], new["head"], new["query"]
         self._options[name] = {option: getattr(mechanism, option)
@@ -144,13 +130,12 @@ class Explorer:
         for listener in self.listeners:
             listener()
 
-    def _read(self, source: Source, mechanism: Mechanism, layer: int,
-              everywhere: bool) -> tuple[Any, Reading]:
+    def _read(self, mechanism: Mechanism, layer: int, everywhere: bool) -> tuple[Any, Reading]:
         """Return a layer's reading and its key, the present one where nothing differs."""
-        key = (source, repr(mechanism), layer, everywhere)
+        key = (repr(mechanism), layer, everywhere)
         if self._reading is not None and self._reading[0] == key:
             return self._reading
-        given = source.inputs(layer, mechanism, everywhere)
+        given = self.source.inputs(layer, mechanism, everywhere)
         # full attention's weights do not depend on the mechanism, only on q and k
         known = self._full.get(layer)
         full = known[1] if known is not None and known[0] is given.q else None
@@ -201,11 +186,11 @@ class Explorer:
     @torch.no_grad()
     def overview(self) -> dict[str, Any]:
         """Return thumbnails and mean distances from full attention of all heads, as JSON values."""
-        key = (self.source, repr(self.mechanism), self.everywhere)
+        key = (repr(self.mechanism), self.everywhere)
         if self._overview is None or self._overview[0] != key:
             small, distances = [], []
             for layer in range(self.source.layers):
-                reading = self._read(self.source, self.mechanism, layer, self.everywhere)[1]
+                reading = self._read(self.mechanism, layer, self.everywhere)[1]
                 small.append(thumbnails(reading.effective))
                 distances.append(1 - statistics.overlap(reading.effective, reading.full).mean(-1))
             self._overview = key, overview(torch.stack(small), torch.stack(distances))
@@ -213,13 +198,10 @@ class Explorer:
 
     def form(self) -> dict[str, Any]:
         """Return what the widget's controls show, as JSON values."""
-        library = self.library
         return {"mechanisms": titles(), "attention": self.mechanism.name,
                 "options": controls(self.mechanism, len(self.source.words)), "layer": self.layer,
                 "head": self.head, "layers": self.source.layers, "heads": self.source.heads,
-                "everywhere": self.everywhere, "models": [] if library is None else library.names,
-                "model": "" if library is None else library.name,
-                "text": None if library is None else library.text, "error": ""}
+                "everywhere": self.everywhere if self.source.name else None, "error": ""}
 
     # ------------------------------------------------------------ how it is shown
 
@@ -231,7 +213,7 @@ class Explorer:
 
     def page(self) -> str:
         """Return a page of HTML that needs no program: the query moves, head and mechanism stay."""
-        state = self.state(rows=True)
+        state = self.state(overview=False, rows=True)  # a grid of heads would be of no use
         script = f"{joined(VIEW_FILES)}\n{START}\n"
         return PAGE.format(policy=allowed(script), title=html.escape(state.attention["title"]),
                            style=VIEW_STYLE.read_text(encoding="utf-8"), script=script,
@@ -290,15 +272,15 @@ def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: s
         ValueError: as `Explorer`, or for a model or text that cannot be read.
     """
     from cca_lab.models import attention_of
-    from cca_lab.views.explorer.listening import Library
+    from cca_lab.views.explorer.listening import ModelText, opened
 
-    library = Library(model, tokenizer)
-    source = library.open(None, text)
+    model, tokenizer, name = opened(model, tokenizer)
+    source = ModelText(model, tokenizer, text, name)
     current = attention_of(source.model)
     if attention is None and current.name != "full":
         attention, options = current.name, {**current.options(), **options}
     return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query,
-                    everywhere=everywhere, library=library)
+                    everywhere=everywhere)
 
 
 def explore_tensors(q: Tensor, k: Tensor, v: Tensor | None = None, *, words: Any = (),

@@ -13,13 +13,13 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.typing import ColorType
 
+from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
     FAINT,
     INK,
     RAW,
-    SERIES,
     as_array,
     coloured,
     grid,
@@ -33,7 +33,6 @@ _SMALL = 2.3  # side of a small panel in inches
 _RAW_FROM = 1 - 1e-4  # a coverage above this is a raw token
 LEAST_SHARE = 1e-9  # a smaller share of a token is rounding error
 _CELL, _ROW = 0.62, 0.32  # width of an entry and height of a row, in inches
-_APART = 0.055  # least distance between names at the ends of lines, as a share of the height
 
 
 @styled
@@ -43,12 +42,7 @@ def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
     By title the coverage (L, L): how row i reads token t, 1 raw, below 1 pooled, 0 not at all.
     """
     arrays = {name: as_array(matrix).astype(float) for name, matrix in held.items()}
-    shapes = {array.shape for array in arrays.values()}
-    if len(shapes) != 1 or len(set(shape := next(iter(shapes)))) != 1 or len(shape) != 2:
-        raise ValueError(
-            f"held: got shapes {sorted(shapes)}, wanted one or more of one shape (L, L); "
-            "pass one head of one text")
-    length = shape[0]
+    length = len(next(iter(arrays.values())))
     figure, panels = plt.subplots(1, len(arrays), squeeze=False,
                                   figsize=(_SMALL * len(arrays) + 0.6, _SMALL + 1.3))
     ticks = np.arange(0, length, max(1, length // 4))
@@ -78,10 +72,6 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
     weights, held = as_array(weights).astype(float), np.array([as_array(row)
                                                                for row in rows.values()],
                                                               dtype=float)
-    if held.shape != (len(rows), len(tokens)) or weights.shape != (len(tokens),):
-        raise ValueError(
-            f"rows, weights: got shapes {held.shape} and {weights.shape}, wanted ({len(rows)}, L) "
-            f"and (L,) for {len(tokens)} tokens")
     height = 0.25 * len(rows) + 0.5
     figure, (top, axes) = plt.subplots(2, 1, figsize=(8.6, height + 2.1),
                                        height_ratios=(1.0, height), sharex=True)
@@ -129,32 +119,6 @@ def _cells(axes: Axes, matrix: Any, colours: Colormap, **look: Any) -> None:
 
 
 @styled
-def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str, float]
-                | None = None, xlabel: str = "compressions since", ylabel: str = "weight left",
-                title: str = "") -> Figure:
-    """Draw the retention of a token: its weight on a logarithmic scale.
-
-    `curves` has the weight after 0, 1, 2 ... compressions; a half-life is drawn as a vertical line.
-    """
-    unknown = set(half_life or {}) - set(curves)
-    if unknown:
-        raise ValueError(
-            f"half_life: got {sorted(unknown)}, wanted names of curves: {list(curves)}")
-    figure, axes = plt.subplots(figsize=(6.4, 3.6))
-    for (name, curve), colour in coloured(curves.items()):
-        weights = as_array(curve).astype(float)
-        steps = [step for step, weight in enumerate(weights) if weight > 0]
-        axes.plot(steps, weights[steps], color=colour, linewidth=2, label=name)
-        if half_life and name in half_life:
-            axes.axvline(half_life[name], color=colour, linestyle=":", linewidth=1.2)
-    axes.set_yscale("log")
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    grid(axes, below=False)
-    axes.legend()
-    return figure
-
-
-@styled
 def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
                  waiting: Mapping[str, Sequence[Collection[int]]] | None = None) -> Figure:
     """Draw the entries of caches, one panel each: a row after every token, a cell for every entry.
@@ -164,12 +128,6 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
     """
     panels = {name: [as_array(matrix).astype(float) for matrix in matrices]
               for name, matrices in caches.items()}
-    for name, matrices in panels.items():
-        shapes = {matrix.shape[1:] for matrix in matrices}
-        if len(matrices) != len(tokens) or shapes != {(len(tokens),)}:
-            raise ValueError(
-                f"cache {name!r}: got {len(matrices)} matrices with rows {sorted(shapes)}, wanted "
-                f"{len(tokens)}, one after each token, with a column for each")
     widths = [max(2, *map(len, matrices)) for matrices in panels.values()]
     figure, grid = plt.subplots(1, len(panels), squeeze=False, width_ratios=widths, sharey=True,
                                 figsize=(_CELL * sum(widths) + 0.9, _ROW * len(tokens) + 0.9))
@@ -204,64 +162,30 @@ def _entry(axes: Axes, row: int, entry: int, shares: np.ndarray, tokens: Sequenc
 
 
 @styled
+def remembrance(series: Mapping[str, Sequence[float]], *, half_life: Mapping[str, float],
+                title: str = "") -> Figure:
+    """Draw the retention of a token: its weight after 0, 1, 2 ... compressions.
+
+    A vertical line marks a half-life.
+    """
+    return curves(range(max(map(len, series.values()))),
+                  {name: [weight or None for weight in as_array(values).tolist()]
+                   for name, values in series.items()}, at=list(half_life.values()),
+                  xlabel="compressions since", ylabel="weight left", title=title,
+                  scales=("linear", "log"))
+
+
+@styled
 def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
                     measured: Mapping[str, Mapping[float, float]] | None = None,
                     colours: Mapping[str, ColorType] | None = None, title: str = "") -> Figure:
-    """Draw how a quantity grows with the context, one line per method, both axes logarithmic.
+    """Draw how a quantity grows with the context, a line for each method, both axes logarithmic.
 
     `measured` has dots by name and length; without it, every point of the lines has a dot.
     """
-    colours = _colours_of(series, colours)
-    for name, values in series.items():
-        if len(values) != len(lengths):
-            raise ValueError(
-                f"series {name!r}: got {len(values)} values for {len(lengths)} lengths, wanted one "
-                "for each")
-    unknown = set(measured or {}) - set(series)
-    if unknown:
-        raise ValueError(f"measured: got {sorted(unknown)}, wanted names of series: {list(series)}")
-    figure, axes = plt.subplots(figsize=(7.0, 4.0))
-    for name, values in series.items():
-        colour = colours[name]
-        axes.plot(lengths, values, color=colour, linewidth=1.8, marker=None if measured else "o",
-                  markersize=3.5)
-        dots = (measured or {}).get(name, {})
-        axes.plot(list(dots), list(dots.values()), "o", color=colour, markersize=5)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set(xlabel="tokens of context", ylabel=ylabel, title=title)
-    axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens / 1024:g}K" if tokens >= 1024
-                                   else f"{tokens:g}")
-    grid(axes, below=False)
-    _name_ends(axes, {name: values[-1] for name, values in series.items()}, colours)
-    return figure
-
-
-def _name_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, ColorType]) -> None:
-    """Write each name to the right of its line's end; move names apart where they overlap."""
-    low, high = np.log(axes.get_ylim())
-    order = sorted(ends, key=lambda name: ends[name])
-    positions = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
-    for name, position in zip(order, positions, strict=True):
-        axes.annotate(name, (1.02, position), xycoords="axes fraction", color=colours[name],
-                      va="center", fontsize=9, annotation_clip=False)
-
-
-def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Move ascending positions at least `gap` apart; a run that is too dense keeps its mean."""
-    runs: list[list[float]] = []
-    for position in positions:
-        runs.append([position])
-        while len(runs) > 1 and _bottom(runs[-1], gap) - _bottom(runs[-2],
-                                                                 gap) < gap * len(runs[-2]):
-            last = runs.pop()
-            runs[-1] += last
-    return [_bottom(run, gap) + gap * number for run in runs for number in range(len(run))]
-
-
-def _bottom(run: Sequence[float], gap: float) -> float:
-    """Return the lowest position of a run once it is spread around its mean."""
-    return sum(run) / len(run) - gap * (len(run) - 1) / 2
+    return curves(lengths, series, xlabel="tokens of context", ylabel=ylabel, title=title,
+                  scales=(2, "log"), marker="" if measured else "o", dots=measured,
+                  colours=colours)
 
 
 @styled
@@ -271,7 +195,7 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *,
 
     `milliseconds` are those of the first, second, third ... decoded token, by name.
     """
-    colours = _colours_of(milliseconds, colours)
+    colours = colours or dict(coloured(milliseconds))
     figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(7.0, 0.72 * len(milliseconds) + 0.9))
     for axes, (name, times) in zip(panels[:, 0], milliseconds.items(), strict=True):
@@ -288,18 +212,3 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *,
     return figure
 
 
-def _colours_of(series: Mapping[str, Any], colours: Mapping[str, ColorType]
-                | None) -> Mapping[str, ColorType]:
-    """Return a colour for each name, given or in order; ValueError for a name without one."""
-    if colours is not None and series and set(series) <= set(colours):
-        return colours
-    if colours is not None:
-        raise ValueError(
-            f"colours: got none for {sorted(set(series) - set(colours))}, "
-            "wanted one for each series"
-        )
-    if not 1 <= len(series) <= len(SERIES):
-        raise ValueError(
-            f"series: got {len(series)} names, wanted 1 to {len(SERIES)}, as there are colours; "
-            "leave out those whose lines would coincide")
-    return dict(coloured(series))

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
@@ -18,41 +19,16 @@ from cca_lab.views.figures.style import (
     INK,
     RAW,
     SERIES,
-    check_lengths,
     coloured,
     grid,
-    name_line,
-    powers_of_two,
     styled,
 )
-
-
-@styled
-def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, ylabel: str,
-            xlabel: str = "group size $g$", title: str = "") -> Figure:
-    """Draw a cost against the group size on logarithmic axes, with the minimum of every curve."""
-    check_lengths(series, len(groups), "group sizes")
-    figure, axes = plt.subplots(figsize=(6.4, 3.6))
-    for (name, values), colour in coloured(series.items()):
-        least = int(np.argmin(values))
-        axes.plot(groups, values, color=colour, linewidth=2)
-        axes.plot(groups[least], values[least], "o", color=colour, markersize=6)
-        axes.annotate(f"g = {groups[least]}", (groups[least], values[least]), xytext=(0, -13),
-                      ha="center", textcoords="offset points", color=colour, fontsize=8.5)
-        name_line(axes, name, groups[-1], values[-1], colour)
-    powers_of_two(axes, xlabel, ylabel, title)
-    axes.margins(y=0.12)
-    return figure
 
 
 @styled
 def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str = "") -> Figure:
     """Draw one horizontal bar for each row, made of its parts side by side, each in its colour."""
     names = list(next(iter(rows.values())))
-    for name, row in rows.items():
-        if list(row) != names:
-            raise ValueError(f"row {name!r}: got parts {list(row)}, wanted {names}; "
-                             "every bar has the same parts")
     figure, axes = plt.subplots(figsize=(6.4, 1.1 + 0.45 * len(rows)))
     start = np.zeros(len(rows))
     for name, colour in coloured(names):
@@ -95,13 +71,6 @@ def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: f
     min(peak, bandwidth x intensity), in operations and bytes per second.
     """
     points = [point for given in series.values() for point in given]
-    if not points:
-        raise ValueError("series: got no measurement, wanted one or more")
-    for name, given in series.items():
-        if any(value <= 0 for point in given for value in point):
-            raise ValueError(
-                f"series {name!r}: got a number that is not positive, wanted pairs, flops, bytes "
-                "and seconds over 0")
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.0))
     for (name, given), colour in coloured(series.items()):
         given = sorted(given)
@@ -149,10 +118,6 @@ def strip(forms: Sequence[Rung], *, climbed: Collection[str] = (), title: str = 
     `climbed` names the forms that the reader wrote (`views.reader.climbed`): they are marked.
     """
     lengths = list(forms[0].seconds) if forms else []
-    if not forms or any(list(form.seconds) != lengths for form in forms):
-        raise ValueError(
-            f"forms: got {len(forms)}, with different lengths or none, wanted one or more with "
-            "the same")
     rows = len(lengths) - 1 + any(form.note or form.name in climbed for form in forms)
     figure, axes = plt.subplots(figsize=(min(10.0, 2.05 * len(forms) + 0.4),
                                          2.0 + 0.22 * len(lengths)))
@@ -195,15 +160,18 @@ def duration(seconds: float | None) -> str:
 
 @styled
 def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
-           xlabel: str = "tokens $L$", title: str = "") -> Figure:
-    """Draw how a quantity grows with the length, in powers of two, each curve named at its end."""
-    check_lengths(series, len(lengths), "lengths")
-    figure, axes = plt.subplots(figsize=(6.4, 3.6))
-    for (name, values), colour in coloured(series.items()):
-        axes.plot(lengths, values, color=colour, linewidth=2, marker="o", markersize=3.5)
-        name_line(axes, name, lengths[-1], values[-1], colour)
-    powers_of_two(axes, xlabel, ylabel, title)
-    return figure
+           title: str = "") -> Figure:
+    """Draw how a quantity grows with the length, in powers of two."""
+    return curves(lengths, series, xlabel="tokens $L$", ylabel=ylabel, title=title, scales=(2, 2),
+                  marker="o")
+
+
+@styled
+def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, ylabel: str,
+            title: str = "") -> Figure:
+    """Draw a cost against the group size in powers of two, with the minimum of every curve."""
+    return curves(groups, series, xlabel="group size $g$", ylabel=ylabel, title=title,
+                  scales=(2, 2), least=True)
 
 
 @styled

@@ -6,10 +6,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
+from cca_lab.views.figures.heatmaps import categories
+from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
@@ -22,9 +24,6 @@ from cca_lab.views.figures.style import (
     SKY,
     WRONG,
     as_array,
-    coloured,
-    grid,
-    legend_below,
     legend_beside,
     styled,
     tick_labels,
@@ -33,9 +32,7 @@ from cca_lab.views.figures.style import (
 _THICKEST = 9.0  # line width in points for a weight of 1
 _ON_LINE = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 FUTURE, NEVER, ONE_LAYER, TWO_LAYERS, MORE_LAYERS = range(5)
-_SHADES = [EMPTY, WRONG, RAW, SKY, CORE]
-_MEANINGS = {"one layer": RAW, "two": SKY, "three or more": CORE, "never": WRONG, "future": EMPTY}
-_IN_LINE, _SIDE = 5, 1.75  # panels in a line, and the side of each in inches
+_REACHED = {"future": EMPTY, "never": WRONG, "one layer": RAW, "two": SKY, "three or more": CORE}
 
 
 @styled
@@ -137,46 +134,21 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
 
     By title integers (L, L): layers needed until token t reaches row i, 0 for never.
     """
-    lines = -(-len(needed) // _IN_LINE)
-    figure, axes = plt.subplots(lines, min(len(needed), _IN_LINE), squeeze=False,
-                                figsize=(_SIDE * min(len(needed), _IN_LINE),
-                                         (_SIDE + 0.2) * lines + 0.4))
-    for unused in axes.flat[len(needed):]:
-        unused.axis("off")
-    occurring: set[str] = set()
-    for panel, (title, matrix) in zip(axes.flat, needed.items(), strict=False):
-        layers = as_array(matrix).astype(int)
+    def kinds(layers: np.ndarray) -> np.ndarray:
+        """A later token is future unless it is reached."""
         codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS],
-                          MORE_LAYERS)  # a later token is future unless it is reached
-        codes = np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
-        occurring |= {_SHADES[code] for code in np.unique(codes)}
-        panel.imshow(codes, cmap=ListedColormap(_SHADES), vmin=0, vmax=4)
-        panel.set_title(title, fontsize=9)
-        panel.set(xticks=[], yticks=[])
-    axes[0, 0].set_ylabel("query", color=FAINT)
-    axes[0, 0].set_xlabel("token", color=FAINT)
-    legend_below(axes[0, 0], {name: colour for name, colour in _MEANINGS.items()
-                              if colour in occurring}, columns=5)
-    return figure
+                          MORE_LAYERS)
+        return np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
+
+    return categories({title: kinds(as_array(matrix).astype(int))
+                       for title, matrix in needed.items()}, _REACHED)
 
 
 @styled
 def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]], *,
                    title: str = "") -> Figure:
-    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where it is 0.
-
-    `gaps` (n,) in nats, increasing; `weights` (n,) by name of the dtype, zeros included.
-    """
-    figure, axes = plt.subplots(figsize=(6.4, 3.4))
-    for n, ((name, stored), colour) in enumerate(coloured(weights.items())):
-        kept = [(gap, weight) for gap, weight in zip(gaps, stored, strict=True) if weight > 0]
-        # equal curves stay visible
-        axes.plot(*zip(*kept, strict=True), color=colour, linewidth=2 * (len(weights) - n))
-        axes.plot(*kept[-1], color=colour, marker="o", markersize=8)
-        axes.annotate(name, kept[-1], xytext=(7, 5), textcoords="offset points", color=colour,
-                      fontsize=9)
-    axes.set_yscale("log", base=2)
-    axes.set(xlabel="gap below the largest score (nats)", ylabel="stored weight", title=title)
-    axes.margins(x=0.12)
-    grid(axes, below=False)
-    return figure
+    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where it is 0."""
+    return curves(gaps, {name: [weight or None for weight in stored]
+                         for name, stored in weights.items()}, title=title,
+                  xlabel="gap below the largest score (nats)", ylabel="stored weight",
+                  scales=("linear", 2))

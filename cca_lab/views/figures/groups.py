@@ -5,11 +5,10 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from cca_lab.views.figures.heatmaps import categories
 from cca_lab.views.figures.style import (
     CORE,
     DASHED,
@@ -25,7 +24,6 @@ from cca_lab.views.figures.style import (
     legend_below,
     legend_beside,
     styled,
-    tick_labels,
 )
 
 UNREAD, FOCAL, POOLED, OPEN = range(4)
@@ -40,10 +38,6 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
 
     `scores` (L,); `focal` are the tokens that stay as they are, `groups` the tokens of each group.
     """
-    if sorted([*focal, *(t for members in groups for t in members)]) != list(range(len(tokens))):
-        raise ValueError(
-            f"focal and groups: got {list(focal)} and {[list(g) for g in groups]}, wanted each of "
-            f"the {len(tokens)} tokens in exactly one of them")
     figure, (bars, drawing) = plt.subplots(2, 1, sharex=True,
                                            figsize=(max(5.0, 0.95 * len(tokens)), 4.4),
                                            gridspec_kw={"height_ratios": [1.1, 1.5]})
@@ -91,24 +85,9 @@ def reading(kinds: Any, *, tokens: Sequence[Any] | None = None, title: str = "")
 
     `kinds` is int (L, L), from `kinds_of`.
     """
-    kinds = as_array(kinds).astype(int)
-    side = min(max(0.33 * len(kinds), 2.4), 4.6)
-    figure, axes = plt.subplots(figsize=(side + 1.2, side + 1.3))
-    lines = {"linewidths": 0.6, "linecolor": "#D0D0D0"} if len(kinds) <= 40 else {
-        "rasterized": True}
-    seaborn.heatmap(kinds, ax=axes, cmap=ListedColormap(_COLOURS), vmin=0, vmax=3, square=True,
-                    cbar=False, **lines)
-    labels = tick_labels(tokens, len(kinds))
-    axes.set_yticks(np.arange(len(labels)) + 0.5, labels, rotation=0)
-    axes.set_xticks(np.arange(len(labels)) + 0.5, labels, rotation=90 if tokens is not None else 0)
-    axes.tick_params(length=0, colors=INK)
-    axes.set_ylabel("query", color=FAINT)
-    axes.set_xlabel("token", color=FAINT)
-    axes.set(title=title)
-    names = {"focal": FOCAL, "inside a group": POOLED, "raw": OPEN, "not read": UNREAD}
-    legend_below(axes, {name: _COLOURS[kind] for name, kind in names.items()
-                        if (kinds == kind).any()}, columns=2)
-    return figure
+    names = ("not read", "focal", "inside a group", "raw")
+    return categories({title: kinds}, dict(zip(names, _COLOURS, strict=True)), rows=tokens,
+                      columns=tokens)
 
 
 @styled

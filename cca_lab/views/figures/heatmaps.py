@@ -28,8 +28,6 @@ from cca_lab.views.figures.style import (
     tick_labels,
 )
 
-HIDDEN_CELL, CORE_CELL, RAW_CELL = range(3)
-_PAST, _FUTURE, _TOO_RARELY, _TWICE, _AHEAD = range(5)
 _CELL, _NUMBER_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 0.42, 2.0, 4.6  # inches
 _LETTER = 0.09  # width of a letter of a title, in inches
 _BAR = 0.04  # width of the colour bar, as a share of a panel's longer side
@@ -52,11 +50,7 @@ def heatmaps(matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None,
     all matrices by default; `bar` is the label of the colour bar, None for no bar.
     """
     arrays = {title: as_array(matrix).astype(float) for title, matrix in matrices.items()}
-    shapes = {array.shape for array in arrays.values()}
-    if len(shapes) != 1 or len(shape := shapes.pop()) != 2:
-        raise ValueError(
-            f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or "
-            "more of one shape (rows, columns); index batch and head away first")
+    shape = next(iter(arrays.values())).shape
     largest = max(array.max() for array in arrays.values()) if largest is None else largest
     figure, panels = _panels(arrays, shape, _CELL if numbers is None else _NUMBER_CELL)
     for axes, (title, array) in zip(panels, arrays.items(), strict=True):
@@ -80,6 +74,32 @@ def heatmap(matrix: Any, *, title: str = "", **options: Any) -> Figure:
 
 
 @styled
+def categories(panels: Mapping[str, Any], kinds: Mapping[str, str], *,
+               rows: Sequence[Any] | None = None, columns: Sequence[Any] | None = None,
+               written: Mapping[str, Any] | None = None, row_name: str = "query",
+               column_name: str = "token", end: int = 0) -> Figure:
+    """Draw matrices whose entries are kinds: integers that count the names of `kinds`.
+
+    By title a matrix; `kinds` has the colours of the kinds, those that occur are in the legend.
+    `written` has texts for the cells, and a line marks the `end` of the first columns.
+    """
+    arrays = {title: as_array(matrix).astype(int) for title, matrix in panels.items()}
+    shape = next(iter(arrays.values())).shape
+    figure, drawn = _panels(arrays, shape)
+    for axes, (title, cells) in zip(drawn, arrays.items(), strict=True):
+        seaborn.heatmap(cells, ax=axes, cmap=ListedColormap(list(kinds.values())), vmin=0,
+                        vmax=len(kinds) - 1, square=True, cbar=False, fmt="",
+                        annot=written and written[title], annot_kws={"size": 8}, **_grid(cells))
+        _label(axes, shape, rows, columns, row_name, column_name)
+        axes.set_title(title)
+        if end:
+            axes.axvline(end, color="white", linewidth=7)
+    legend_below(drawn[0], {name: colour for kind, (name, colour) in enumerate(kinds.items())
+                            if any((cells == kind).any() for cells in arrays.values())})
+    return figure
+
+
+@styled
 def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
                core_names: Sequence[Any] | None = None, tokens: Sequence[Any] | None = None,
                title: str = "") -> Figure:
@@ -88,20 +108,12 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
     `mask` is bool (L, cores + L); rows have the labels of the tokens by default.
     """
     mask = as_array(mask).astype(bool)
-    kinds = np.where(np.arange(mask.shape[1]) < cores, CORE_CELL, RAW_CELL)
-    cells = np.where(mask, kinds, HIDDEN_CELL)
-    figure, (axes,) = _panels([title], mask.shape)
-    seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2,
-                    square=True, cbar=False, **_grid(cells))
-    names = [f"core {p}" for p in range(cores)] if core_names is None else list(core_names)
-    raw_names = list(range(mask.shape[1] - cores)) if tokens is None else list(tokens)
-    _label(axes, mask.shape, tokens if rows is None else rows, names + raw_names, "query", "key")
-    if cores:
-        axes.axvline(cores, color="white", linewidth=7)
-    axes.set_title(title)
-    core_entry = {"core token": CORE} if cores else {}
-    legend_below(axes, {**core_entry, "raw token": RAW, "not visible": EMPTY})
-    return figure
+    width = mask.shape[1]
+    names = [*(core_names or [f"core {p}" for p in range(cores)]),
+             *(tokens or range(width - cores))]
+    return categories({title: np.where(mask, np.where(np.arange(width) < cores, 1, 2), 0)},
+                      {"not visible": EMPTY, "core token": CORE, "raw token": RAW}, end=cores,
+                      rows=tokens if rows is None else rows, columns=names, column_name="key")
 
 
 @styled
@@ -111,25 +123,14 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
     By title integers (L, L): how many times row i reads token t, raw or inside a core.
     """
     arrays = {title: as_array(matrix).astype(int) for title, matrix in counts.items()}
-    length = len(next(iter(arrays.values())))
-    past = np.tri(length, dtype=bool)
-    figure, panels = _panels(arrays, (length, length))
+    past = np.tri(len(next(iter(arrays.values()))), dtype=bool)
     kinds = {"past, read once": "#D6E8F4", "future, not read": EMPTY, "past, not read": MISSING,
              "past, read twice or more": WRONG, "future, read": INK}
-    occurring: set[int] = set()
-    for axes, (title, count) in zip(panels, arrays.items(), strict=True):
-        cells = np.where(count == past, np.where(past, _PAST, _FUTURE),
-                         np.where(count < past, _TOO_RARELY, np.where(past, _TWICE, _AHEAD)))
-        occurring |= set(np.unique(cells).tolist())
-        shown = np.where((count == 0) & ~past, "", count.astype(str))
-        seaborn.heatmap(cells, ax=axes, cmap=ListedColormap(list(kinds.values())), vmin=0,
-                        vmax=len(kinds) - 1, square=True, cbar=False,
-                        annot=shown, fmt="", annot_kws={"size": 8}, **_grid(cells))
-        _label(axes, (length, length), tokens, tokens, "query", "token")
-        axes.set_title(title)
-    legend_below(panels[0], {name: colour for kind, (name, colour) in enumerate(kinds.items())
-                             if kind in occurring}, columns=3)
-    return figure
+    cells = {title: np.select([past & (count == 1), ~past & (count == 0), past & (count == 0),
+                               past], range(4), 4) for title, count in arrays.items()}
+    written = {title: np.where((count == 0) & ~past, "", count.astype(str))
+               for title, count in arrays.items()}
+    return categories(cells, kinds, rows=tokens, columns=tokens, written=written)
 
 
 def _panels(titles: Collection[str], shape: tuple[int, int],
@@ -200,10 +201,6 @@ def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] 
                 most: int = 84, title: str = "") -> Figure:
     """Draw a text with each token shaded by its weight in one row (CCA, Figure 1)."""
     weights = as_array(weights).astype(float)
-    if weights.shape != (len(tokens),):
-        raise ValueError(
-            f"weights: got shape {weights.shape} for {len(tokens)} tokens, wanted one for each; "
-            "choose one row of one head")
     lines = lines_of(tokens, most)
     longest = max(sum(len(printed(tokens[index])) for index in line) for line in lines)
     figure, axes = plt.subplots(figsize=(_WIDTH * longest + 0.2, _LINE * len(lines) + 0.45))
@@ -266,11 +263,6 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
     After n keys: the n numbers exp(score_t - running maximum), the running maximum and running sum.
     """
     steps = len(shares)
-    counts = [len(step) for step in shares]
-    if counts != list(range(1, steps + 1)) or not len(maxima) == len(sums) == steps:
-        raise ValueError(
-            f"shares: got {counts} numbers, {len(maxima)} maxima and "
-            f"{len(sums)} sums; wanted 1, 2, 3 ... shares and one maximum and sum for each step")
     figure, panels = plt.subplots(1, steps, figsize=(1.55 * steps, 2.5), sharey=True)
     for step, axes in enumerate(np.atleast_1d(panels)):
         moved = step > 0 and maxima[step] != maxima[step - 1]

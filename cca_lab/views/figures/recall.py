@@ -4,24 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
-import seaborn
 from matplotlib.figure import Figure
 
+from cca_lab.views.figures.heatmaps import heatmaps
 from cca_lab.views.figures.style import (
     EMPTY,
     FAINT,
     INK,
     OF_MECHANISM,
-    WEIGHTS,
     as_array,
     legend_beside,
     styled,
 )
 
-_CELL = 0.62, 0.42  # inches
-_ROOM = 2.2, 1.3  # for the labels and the colour bar
-_WRITTEN = 24  # in more columns or rows, the shares are not written into the cells
 COLOURS = {name: OF_MECHANISM[name] for name in ("full", "cca", "dga", "lococo", "h2o",
                                                  "streaming_llm", "lm_infinite", "mean_pooling",
                                                  "random_tokens")}
@@ -35,28 +30,10 @@ def found_by_depth(shares: Any, *, depths: Sequence[float], lengths: Sequence[in
 
     `shares` is (depths, lengths); depth 0 is the beginning of the prompt, 1 its end.
     """
-    shares = as_array(shares).astype(float)
-    if shares.shape != (len(depths), len(lengths)) or not shares.size:
-        raise ValueError(
-            f"shares: got shape {shares.shape}, wanted ({len(depths)}, {len(lengths)}), one for "
-            "each depth and length")
-    if not ((shares >= 0) & (shares <= 1)).all():
-        raise ValueError(f"shares: got {shares.min():g} to {shares.max():g}, wanted 0 to 1")
-    rows, columns = shares.shape
-    size = [max(cell * count, 2.0) + room for cell, count, room
-            in zip(_CELL, (columns, rows), _ROOM, strict=True)]
-    figure, axes = plt.subplots(figsize=size)
-    seaborn.heatmap(100 * shares, ax=axes, cmap=WEIGHTS, vmin=0, vmax=100,
-                    annot=max(rows, columns) <= _WRITTEN, fmt=".0f", annot_kws={"size": 8},
-                    linewidths=0.6, linecolor="#D0D0D0", cbar_kws={"label": "answers found, %"})
-    axes.set_xticks(np.arange(columns) + 0.5, [str(length) for length in lengths],
-                    rotation=90 if columns > 8 else 0)
-    axes.set_yticks(np.arange(rows) + 0.5, [f"{100 * depth:.0f} %" for depth in depths], rotation=0)
-    axes.tick_params(length=0)
-    axes.set_xlabel("tokens of the prompt", color=FAINT)
-    axes.set_ylabel("depth of the needle", color=FAINT)
-    axes.set_title(title)
-    return figure
+    return heatmaps({title: 100 * as_array(shares).astype(float)}, largest=100, numbers=".0f",
+                    rows=[f"{100 * depth:.0f} %" for depth in depths], columns=lengths,
+                    row_name="depth of the needle", column_name="tokens of the prompt",
+                    bar="answers found, %")
 
 
 @styled
@@ -67,13 +44,6 @@ def frontier(points: Mapping[str, Mapping[int, Sequence[float]]], titles: Mappin
     By mechanism and bytes the accuracy of each seed; `published` is attention's in Zoology, `guess`
     that of naming one of the values of a text at random.
     """
-    for name, by_size in points.items():
-        if name not in COLOURS:
-            raise ValueError(
-                f"points: got {name!r}, wanted one of {', '.join(COLOURS)}; give it a colour")
-        if not all(by_size.values()):
-            raise ValueError(
-                f"points: got no accuracy of {name!r} at a size, wanted one for each seed")
     figure, axes = plt.subplots(figsize=(8.2, 4.2))
     for name, by_size in points.items():
         sizes = sorted(by_size)

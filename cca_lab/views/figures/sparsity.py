@@ -10,6 +10,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     DASHED,
     EMPTY,
@@ -39,9 +40,6 @@ def head_maps(maps: Any, *, title: str = "") -> Figure:
     `maps` is (layers, H, L, L); darkness is the weight to the power 0.4, so that small ones show.
     """
     maps = as_array(maps)
-    if maps.ndim != 4:
-        raise ValueError(
-            f"maps: got shape {maps.shape}, wanted (layers, heads, L, L); see attention_maps")
     layers, heads = maps.shape[:2]
     figure, panels = plt.subplots(layers, heads, squeeze=False,
                                   figsize=(1.75 * heads + 0.7, 1.75 * layers + 0.4))
@@ -74,9 +72,6 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
     arrays = {name: np.atleast_2d(as_array(weights)).astype(float)
               for name, weights in rows.items()}
     lengths = {array.shape[-1] for array in arrays.values()}
-    if len(lengths) != 1:
-        raise ValueError(
-            f"rows: got lengths {sorted(lengths)}, wanted one; take the same row of every map")
     length = lengths.pop()
     rank = np.arange(1, length + 1)
     figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(7.8, 3.3))
@@ -170,35 +165,12 @@ def _values_of_heads(values: Mapping[str, Any], *, shared: bool = False
 
 
 @styled
-def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smoothing: int = 16,
-                title: str = "") -> Figure:
-    """Draw a statistic of the rows against the row's position in the text.
-
-    `curves` are (L,) by name, drawn as means of `smoothing` rows; `even` is that of equal weights.
-    """
-    figure, axes = plt.subplots(figsize=(7.2, 3.4))
-    if even is not None:
-        axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=DASHED,
-                  label="even")
-    for (name, values), colour in coloured(curves.items()):
-        axes.plot(*_blocks(values, smoothing), color=colour, linewidth=2, label=name)
-    axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None),
-             title=title)
-    grid(axes)
-    legend_beside(axes)
-    return figure
-
-
-@styled
 def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
     """Draw the accumulated attention of each token, a line of bars a layer (CCA, Appendix C.4).
 
     `values` is (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
     """
     values = as_array(values).astype(float)
-    if len(tokens) != values.shape[1]:
-        raise ValueError(
-            f"tokens: got {len(tokens)} for {values.shape[1]} columns, wanted one for each")
     layers, length = values.shape
     figure, panels = plt.subplots(layers, 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(max(4.0, 0.27 * length), 1.0 * layers + 0.9))
@@ -214,14 +186,6 @@ def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
     panels[-1, 0].set_xticks(np.arange(length), tokens, rotation=90, family="monospace")
     panels[0, 0].set_title(title)
     return figure
-
-
-def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Average blocks of rows; return the middle of each block and its mean."""
-    values = as_array(values).astype(float)
-    starts = range(0, len(values), size)
-    middles = [start + (min(size, len(values) - start) - 1) / 2 for start in starts]
-    return np.array(middles), np.array([values[start:start + size].mean() for start in starts])
 
 
 @styled
@@ -245,22 +209,16 @@ def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) 
 
 
 @styled
-def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str,
+def objectives(x: Any, claims: Mapping[str, Any], *, truth: float, wrong: str,
                title: str = "") -> Figure:
     """Draw the lower bounds that are claimed at each x, and the value that they must not exceed.
 
-    `curves` are (n,) by name; that named `wrong` has the colour of errors.
+    The curve named `wrong` has the colour of errors.
     """
-    figure, axes = plt.subplots(figsize=(7.0, 3.2))
-    for (name, values), colour in coloured(curves.items()):
-        axes.plot(as_array(x), as_array(values), color=WRONG if name == wrong else colour,
-                  linewidth=2, label=name)
-    axes.axhline(truth, color=INK, linewidth=1.2, linestyle=DASHED, label="$P_{sparse}$")
-    axes.set(xscale="log", xlabel="$x$", ylabel="claimed lower bound", title=title,
-             ylim=(min(-0.05, axes.get_ylim()[0]), 1.05))
-    grid(axes)
-    legend_beside(axes)
-    return figure
+    colours = dict(coloured(claims)) | {wrong: WRONG}
+    return curves(x, claims, xlabel="$x$", ylabel="claimed lower bound", title=title,
+                  scales=("log", "linear"), reference={"$P_{sparse}$": truth}, limits=(None, 1.05),
+                  colours={name: colours[name] for name in claims})
 
 
 @styled
@@ -299,11 +257,6 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
     """
     lengths = as_array(lengths)
     arrays = {rate: as_array(values) for rate, values in shares.items()}
-    for rate, array in arrays.items():
-        if array.ndim != 3 or array.shape[-1] != len(lengths):
-            raise ValueError(
-                f"shares of rate {rate}: got shape {array.shape}, "
-                f"wanted (layers, heads, {len(lengths)})")
     colours = dict(coloured(arrays))
     layers, heads = next(iter(arrays.values())).shape[:2]
     figure, panels = plt.subplots(layers, heads, sharex=True, sharey=True, squeeze=False,
@@ -339,11 +292,6 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
     """
     measured = as_array(measured).ravel()
     series = {theory: as_array(values).ravel() for theory, values in predicted.items()}
-    for theory, values in series.items():
-        if not len(values) == len(measured) == len(names):
-            raise ValueError(
-                f"names: got {len(names)} for {len(values)} points of {theory!r} and "
-                f"{len(measured)} measured, wanted one for each")
     figure, axes = plt.subplots(figsize=(6.4, 3.8))
     everything = np.concatenate([measured, *series.values()])
     ends = [everything.min(), everything.max()]

@@ -166,22 +166,6 @@ def legend_beside(axes: Axes, *entries: Any, at: float = 1.01) -> None:
     axes.legend(*entries, loc="center left", bbox_to_anchor=(at, 0.5))
 
 
-def check_lengths(series: Mapping[str, Sequence[float]], count: int, what: str) -> None:
-    """Raise ValueError unless every series has one value for each of `count` things."""
-    for name, values in series.items():
-        if len(values) != count:
-            raise ValueError(f"series {name!r}: got {len(values)} values for {count} {what}, "
-                             "wanted one for each")
-
-
-def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:
-    """Make both axes logarithmic in powers of two, with a grid, axis labels and a title."""
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    axes.grid(color=EMPTY, linewidth=0.8)
-
-
 def legend_below(axes: Axes, entries: Mapping[str, ColorType], columns: int = 3) -> None:
     """Draw a legend of coloured patches below the figure, a colour for each meaning."""
     handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=FAINT, linewidth=0.5)

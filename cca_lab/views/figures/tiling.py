@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cca_lab.attention.kernels.programs import Read
-from cca_lab.attention.plan import TileBatch
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
@@ -71,35 +70,6 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
         rows, keys = np.tril_indices(length)
         axes.scatter(keys + 0.5, rows + 0.5, s=5, color=INK, linewidths=0)
     legend_below(axes, {kind.value: colour for kind, colour in _TILE_COLOURS.items()}, columns=1)
-    return figure
-
-
-@styled
-def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
-          title: str = "") -> Figure:
-    """Draw the tile batches into which the blocked backend cuts the visible pairs.
-
-    `plan` is that of `attention.plan.plan_of`, a colour a batch; a line marks the end of the cores.
-    """
-    plan = list(plan)
-    figure, axes = _square(rows, columns, None, title)
-    for number, batch in enumerate(plan):
-        colour = SERIES[number % len(SERIES)]
-        for tile in range(batch.count):
-            corner = (batch.column + tile * batch.step, batch.row + tile * batch.rows)
-            masked = batch.causal or batch.edges is not None
-            axes.add_patch(Rectangle(corner, batch.columns, batch.rows, facecolor=colour,
-                                     edgecolor="white", linewidth=0.8,
-                                     alpha=0.45 if masked else 0.9,
-                                     hatch="////" if masked else None))
-    if cores:
-        axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set_xlabel(f"columns: {cores} core tokens, then raw tokens" if cores else "key")
-    entries = {"one colour: one call, computed whole": RAW,
-               "one colour, hatched: one call, with a mask": _PALE}
-    masks = {batch.causal or batch.edges is not None for batch in plan}
-    legend_below(axes, {name: colour for name, colour in entries.items() if (colour == _PALE)
-                        in masks}, columns=1)
     return figure
 
 

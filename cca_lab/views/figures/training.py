@@ -8,6 +8,8 @@ import numpy as np
 import seaborn
 from matplotlib.figure import Figure
 
+from cca_lab.views.figures.heatmaps import heatmaps
+from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     EMPTY,
     FAINT,
@@ -17,12 +19,12 @@ from cca_lab.views.figures.style import (
     SERIES,
     SKY,
     WEIGHTS,
-    coloured,
     legend_beside,
     styled,
 )
 
 _LINES = ("o-", "o-.")  # by turns, so that lines of one value are both seen
+_MATCHES: Any = {"ylabel": "exact match, %", "limits": (-4, 104), "marker": "o"}
 TALLEST = 40  # perplexity at which the axis ends
 _ROW, _HEAD = 0.34, 1.3  # inches
 COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": "cca", "DGA": "dga",
@@ -34,57 +36,43 @@ COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": 
 
 
 @styled
-def convergence(curves: Mapping[str, Sequence[float]], reference: float | None = None, *,
-                smoothing: int = 5, ylabel: str = "loss") -> Figure:
+def convergence(losses: Mapping[str, Sequence[float]], *, ylabel: str = "loss") -> Figure:
     """Draw loss against step, thin, and its running mean, thick (CCA, Figure 6)."""
-    figure, axes = plt.subplots(figsize=(7.4, 3.4))
-    for (name, losses), colour in coloured(curves.items()):
-        steps = np.arange(1, len(losses) + 1)
-        axes.plot(steps, losses, color=colour, alpha=0.3, linewidth=1)
-        width = min(smoothing, len(losses))
-        means = np.convolve(losses, np.ones(width) / width, mode="valid")
-        axes.plot(steps[width - 1:], means, color=colour, linewidth=2, label=name)
-    if reference is not None:
-        axes.axhline(reference, color=INK, linestyle="--", linewidth=1, label="before the swap")
-    axes.set(xlabel="step", ylabel=ylabel)
-    legend_beside(axes, at=1.0)
-    return figure
+    return curves(range(1, 1 + max(map(len, losses.values()))), losses, xlabel="step",
+                  ylabel=ylabel, smoothing=5)
 
 
 @styled
 def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
-    """Draw exact match against the position of the answer, one line per model.
+    """Draw exact match against the position of the answer, a line for each model.
 
     By model and position (0 first, 1 last) the share answered.
     """
-    return _matches({name: sorted(shares.items()) for name, shares in matches.items()},
-                    "position of the answering document (0 first, 1 last)")
-
-
-def _matches(shares: Mapping[str, Sequence[tuple[float, float]]], xlabel: str) -> Figure:
-    """Draw pairs (x, share) as percentages, one line per model."""
-    figure, axes = plt.subplots(figsize=(7.4, 3.4))
-    for ((name, pairs), colour), marker in zip(coloured(shares.items()), "osD^v*", strict=False):
-        x, y = np.array(pairs, dtype=float).T
-        axes.plot(x, 100 * y, color=colour, marker=marker, label=name)
-    axes.set(xlabel=xlabel, ylabel="exact match, %", ylim=(-4, 104), xticks=x)
-    legend_beside(axes, at=1.0)
-    return figure
+    return curves(sorted(next(iter(matches.values()))),
+                  {name: [100 * shares[place] for place in sorted(shares)]
+                   for name, shares in matches.items()}, **_MATCHES,
+                  xlabel="position of the answering document (0 first, 1 last)")
 
 
 @styled
 def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure:
-    """Draw exact match against the number of tokens before the documents, one line per model.
+    """Draw exact match against the number of tokens before the documents, a line for each model.
 
     By model the share at each offset; dotted lines mark those where documents begin on group
     boundaries.
     """
-    figure = _matches(
-        {name: list(enumerate(by_offset)) for name, by_offset in shares.items()},
-        f"tokens of text before the documents (dotted: a multiple of the group, {group})")
-    for offset in range(0, max(map(len, shares.values())), group):
-        figure.axes[0].axvline(offset, color=FAINT, linestyle=":", linewidth=1, zorder=0)
-    return figure
+    offsets = range(max(map(len, shares.values())))
+    return curves(offsets, {name: 100 * np.asarray(by_offset)
+                            for name, by_offset in shares.items()}, **_MATCHES,
+                  xlabel="tokens of text before the documents (dotted: a multiple of the group, "
+                  f"{group})", at=offsets[::group])
+
+
+@styled
+def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure:
+    """Draw the pooling weight phi of each token of a document, by offset: a matrix per model."""
+    return heatmaps(kept, columns=tokens, row_name="tokens of text before",
+                    column_name="token of the document", numbers=".1f", largest=1, bar=None)
 
 
 @styled
@@ -112,21 +100,6 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
         xlabel="perplexity over the base's (hollow marks at the top: full attention, the control)",
         ylabel="exact match, documents of 5-20 tokens, %", ylim=(-4, 107))
     legend_beside(axes, at=1.0)
-    return figure
-
-
-@styled
-def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure:
-    """Draw the pooling weight phi of each token of a document, by offset: a matrix per model."""
-    figure, axes = plt.subplots(1, len(kept), figsize=(1.2 + 3.1 * len(kept), 3.2), sharey=True,
-                                squeeze=False)
-    for panel, (name, weights) in zip(axes[0], kept.items(), strict=True):
-        seaborn.heatmap(np.asarray(weights), ax=panel, cmap=WEIGHTS, vmin=0, vmax=1, annot=True,
-                        fmt=".1f", cbar=False, linewidths=1, annot_kws={"size": 7.5})
-        panel.set_xticks(np.arange(len(tokens)) + 0.5, tokens, rotation=60, ha="right")
-        panel.set(title=name, xlabel="token of the document")
-        panel.tick_params(left=False, bottom=False)
-    axes[0, 0].set_ylabel("tokens of text before")
     return figure
 
 

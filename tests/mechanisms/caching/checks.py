@@ -10,8 +10,9 @@ from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models.tiny import left_padded, logits, text, tiny
 
+FAMILIES = ("gpt2", "llama")  # learned and rotary positions; tests/models has all families
 TOLERANCE = 1e-10  # float64; logits are of order 1
-CHUNKS = ([1] * 34, [34], [9, 1, 1, 13, 1, 9], [1, 33], [7] * 5)
+CHUNKS = ([1] * 34, [9, 1, 1, 13, 1, 9], [1, 33], [7] * 5)
 
 
 def assert_equal(got: Tensor, wanted: Tensor, tolerance: float = TOLERANCE) -> None:

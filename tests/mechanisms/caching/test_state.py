@@ -67,7 +67,7 @@ class Trusting(_Buffer):
 
 
 @pytest.mark.parametrize("sinks", [0, 1, 5])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_rooms_hold_what_copies_hold(seed, sinks):
     with torch.no_grad():
         assert agree(GrowingBuffers(), seed, sinks)

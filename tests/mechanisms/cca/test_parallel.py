@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from cca_lab.attention.parallel import Shards, run_in_processes, size
+from cca_lab.attention.parallel import Shards, size
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import parallel as cca
 from cca_lab.mechanisms.cca.groups import pairs
@@ -18,6 +18,7 @@ from cca_lab.mechanisms.cca.parallel import Plan, context_parallel_cca
 from cca_lab.mechanisms.indices import core_count, first_raw
 from tests.mechanisms.cca.campaign import CASES, campaigns, errors
 from tests.mutants.parallel import MUTANTS, mutated, unfinished
+from tests.processes import run_in_processes
 
 # Sums run in another order: about L rounding errors of the largest term, which is a few units.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5}
@@ -34,7 +35,7 @@ def bytes_of(case, ranks, rank):
     return found + case.rotary * 2 * case.dim * number * plan.tables.received(rank)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_processes_attend_as_one(ranks):
     """Outputs and gradients of every case, and the bytes; each mutant is found by some case."""
     results = run_in_processes(ranks, campaigns, CASES, MUTATED, MUTANTS)

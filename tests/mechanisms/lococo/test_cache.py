@@ -13,12 +13,13 @@ from cca_lab.mechanisms.lococo.cache import Borrowed, LoCoCoState
 from cca_lab.models import swap_attention
 from tests.mechanisms.caching import checks as cache_checks
 from tests.mechanisms.caching.checks import (
+    FAMILIES,
     assert_equal,
     check_left_padding,
     check_recomputed,
     generate,
 )
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import logits, text, tiny
 
 OPTIONS = [{"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
            {"heavy": 4}]

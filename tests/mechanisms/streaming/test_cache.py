@@ -20,21 +20,20 @@ from tests.mechanisms.caching.checks import (
     check_state,
     in_chunks,
 )
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import logits, text, tiny
 from tests.mutants import streaming_llm as wrong
 
 S2R5 = dict(sinks=2, recent=5)
-CASES = [(family, positions) for family in FAMILIES for positions in ("original", "cache")
-         if positions == "original" or family in ("llama", "qwen2")]
+CASES = [("gpt2", "original"), ("llama", "original"), ("llama", "cache")]
 every_case = pytest.mark.parametrize(("family", "positions"), CASES)
 
 
 # ---- windowed: prefill equals decode
 
-@pytest.mark.parametrize("sizes", CHUNKS, ids=str)
 @every_case
-def test_any_chunks_equal_one_forward(family, positions, sizes):
-    check_chunks(family, "streaming_llm", sizes, positions=positions, **S2R5)
+def test_any_chunks_equal_one_forward(family, positions):
+    for sizes in CHUNKS:
+        check_chunks(family, "streaming_llm", sizes, positions=positions, **S2R5)
 
 
 @given(sinks=st.integers(0, 5), recent=st.integers(0, 6),

@@ -10,25 +10,25 @@ from cca_lab.mechanisms.streaming.cache import LMInfiniteState
 from cca_lab.models import swap_attention
 from tests.mechanisms.caching.checks import (
     CHUNKS,
+    FAMILIES,
     check_bytes,
     check_chunks,
     check_generation,
     check_state,
 )
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import logits, text, tiny
 from tests.mutants import lm_infinite as wrong
 
 OPTIONS = [dict(local=6, global_tokens=2), dict(local=4, global_tokens=3, limit=11)]
 every_option = pytest.mark.parametrize("options", OPTIONS,
                                        ids=["limit is local", "limit beyond local"])
-every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
-@pytest.mark.parametrize("sizes", CHUNKS, ids=str)
 @every_option
-@every_family
-def test_any_chunks_equal_one_forward(family, options, sizes):
-    check_chunks(family, "lm_infinite", sizes, **options)
+def test_any_chunks_equal_one_forward(options):
+    for family in FAMILIES:
+        for sizes in CHUNKS:
+            check_chunks(family, "lm_infinite", sizes, **options)
 
 
 @given(local=st.integers(1, 7), count=st.integers(0, 5), limit=st.none() | st.integers(1, 20),
@@ -39,9 +39,8 @@ def test_state_equals_the_mechanism(local, count, limit, sizes, rotated):
 
 
 @every_option
-@every_family
-def test_generation(family, options):
-    check_generation(family, "lm_infinite", **options)
+def test_generation(options):
+    check_generation("llama", "lm_infinite", **options)
 
 
 @pytest.mark.parametrize(("method", "mutant"),
@@ -56,9 +55,9 @@ def test_chunks_kill(method, mutant, monkeypatch):
 
 @pytest.mark.parametrize("options", [*OPTIONS, dict(local=5, global_tokens=0),
                                      dict(local=1, global_tokens=4)], ids=str)
-@every_family
-def test_bytes_equal_the_closed_form(family, options):
-    check_bytes(family, "lm_infinite", **options)
+def test_bytes_equal_the_closed_form(options):
+    for family in FAMILIES:
+        check_bytes(family, "lm_infinite", **options)
 
 
 def test_bytes_kill_keeping_everything(monkeypatch):

@@ -61,9 +61,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_real_model_with_each_attention(folder, monkeypatch):
-    """Time, memory and finetuning; one head of four is kept in full."""
+    """Time, memory and training; one head of four is kept in full."""
     peaks = []
-    monkeypatch.setattr(bench, "TRAINED", (64,))
+    monkeypatch.setattr(bench, "STEPS_REAL", ((1, 24),))
     monkeypatch.setattr(bench, "peak_of", lambda prepare, *case: peaks.append(case) or 2**20)
     scores = {"best": "loss", "scores": {"loss": [[0.0, 2.0], [1.0, 0.0]]}}
     (folder / "heads.json").write_text(json.dumps(scores))
@@ -84,19 +84,3 @@ def test_a_cell_of_memory_reads_its_prompt_in_its_dtype(folder):
     """What `peak_of` calls in a process; the mutant reads the short warm-up alone."""
     call = bench.prepare(str(folder / "base"), "full, bfloat16", {}, 40)
     assert call().nbytes == 2 * 2 * 40 * 32 * 2  # keys and values, layers, tokens, width, bytes
-
-
-def test_finetuning_takes_turns_and_its_times_are_its_own(monkeypatch):
-    """The mutants: a turn whose attention is not swapped, or a time that is another's."""
-    model, seen, clock = bench.new_gpt2(1, 16, 2, 64), [], [0.0]
-    model.register_forward_hook(lambda module, args, output: seen.append(
-        attention_of(model).name))
-
-    def now():
-        clock[0] += {"full": 2.0, "cca": 1.0}[attention_of(model).name] / 2
-        return clock[0]
-
-    monkeypatch.setattr(bench, "perf_counter", now)
-    rows = bench.measure_finetuning(model, ["full", "cca"], 64, 2, {"cca": {"group": 4}})
-    assert seen == ["cca", "full", "full", "cca", "cca", "full"]  # the first round warms up
-    assert [row["tokens_a_second"] for row in rows] == [64 / 1.0, 64 / 0.5]

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from cca_lab.files import repository, results_folder
+from cca_lab.studies import study
 from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, results
 
 PAGES = repository() / "docs" / "results"
@@ -34,11 +35,11 @@ def test_help_imports_nothing_that_takes_seconds():
 
 
 def test_a_result_is_written_when_all_is_measured(tmp_path):
-    with results.result_file(tmp_path / "a.json") as result:
+    with study.result_file(tmp_path / "a.json") as result:
         result["rows"] = [1.5]
         assert not (tmp_path / "a.json").exists()
     assert json.loads((tmp_path / "a.json").read_text()) == {"rows": [1.5]}
-    with pytest.raises(KeyError), results.result_file(tmp_path / "b.json") as result:
+    with pytest.raises(KeyError), study.result_file(tmp_path / "b.json") as result:
         raise KeyError
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 

@@ -3,17 +3,16 @@
 import pytest
 import torch
 
-from cca_lab.views.explorer import explore_tensors
+from cca_lab.views.explorer import explore, explore_tensors
 from cca_lab.views.explorer import explorer as explorer_module
 from cca_lab.views.scripts import VIEW_FILES, joined
-from tests.views.explorer.browser import MARKS
+from tests.views.explorer.browser import MARKS, patient_expect
 
+expect = patient_expect()
 pytestmark = MARKS
 
 LENGTH = 30
-CASES = {"cca": {"group": 4, "window": 5}, "dga": {"group": 3, "gamma": 0.2},
-         "lococo": {"slots": 4, "segment": 6}, "h2o": {"heavy": 3, "recent": 3},
-         "random_tokens": {"group": 4, "window": 5}, "full": {}}
+CASES = {"cca": {"group": 4, "window": 5}, "lococo": {"slots": 8, "segment": 3}}
 
 
 def explorer(attention="cca", heads=2, **options):
@@ -94,23 +93,11 @@ def test_the_check_catches(opened, monkeypatch, mutant):
     assert joined(VIEW_FILES).count(right) == 1
     monkeypatch.setattr(explorer_module, "joined",
                         lambda paths: joined(paths).replace(right, wrong))
-    shown = explorer("random_tokens")
+    shown = explorer("random_tokens", group=4, window=5)
     page = opened(shown)
     with pytest.raises(AssertionError):
         check_every_row(page, shown)
     page.mistakes.clear()
-
-
-def test_of_too_many_columns_those_that_are_seen_are_drawn(opened):
-    shown = explorer("lococo", slots=8, segment=3)
-    page = opened(shown)
-    for token in (LENGTH - 1, 14):
-        page.click(f"[data-token='{token}']")
-        seen = shown.reading.row(0, token).seen.tolist()
-        drawn = page.eval_on_selector_all(".ex-column",
-                                          "all => all.map(one => Number(one.dataset.column))")
-        assert sorted(lit(page)) == sorted(drawn) == seen
-        assert f"Only the {len(seen)} columns" in page.inner_text(".ex-note")
 
 
 def test_keys_move_the_query(opened):
@@ -168,36 +155,7 @@ def test_shades_are_monotone_in_the_weights_and_follow_the_choice(opened):
     assert light()[most] == min(light()) or row.effective[most] < row.full[most]
 
 
-def test_a_program_is_asked_and_answers(opened):
-    shown = explorer()
-    page = opened(shown)
-    other = explorer("streaming_llm", sinks=1, recent=2)
-    place = {"model": "m", "layer": 0, "head": 0, "layers": 1, "heads": 2}
-    page.evaluate("""state => {
-        document.body.replaceChildren();
-        window.asked = [];
-        window.view = render(document.body, state, {
-            onQuery: query => asked.push(["query", query]),
-            onHead: (layer, head) => asked.push(["head", layer, head]) });
-    }""", {**shown.state().to_json(), "place": place})
-    before = lit(page)
-    page.click("[data-token='12']")
-    page.click(".ex-head >> nth=1")
-    page.keyboard.press("ArrowLeft")
-    assert page.evaluate("asked") == [["query", 12], ["head", 0, 1], ["head", 0, 0]]
-    # the mark moves at once, the weights wait for the answer
-    assert query(page) == [12] and lit(page) == before
-    page.evaluate("row => view.update({ row })", shown.reading.row(0, 12).to_json())
-    assert sorted(lit(page)) == shown.reading.row(0, 12).seen.tolist()
-    page.evaluate("state => view.update(state)", {**other.state().to_json(), "message": "careful"})
-    assert "StreamingLLM" in page.inner_text(".ex-title")
-    assert page.inner_text(".ex-message") == "careful"
-    page.evaluate("view.destroy()")
-    assert page.locator(".ex").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1100])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 1100)])
 def test_themes_and_widths(opened, scheme, width):
     page = opened(explorer(), width=width, scheme=scheme)
     assert page.get_attribute(".ex", "data-theme") == scheme
@@ -216,8 +174,21 @@ def test_themes_and_widths(opened, scheme, width):
     assert faint == 0
 
 
-def test_a_page_without_a_head_shows_no_grid(opened):
+def test_the_slider_and_the_button_move_the_query(opened):
     page = opened(explorer())
-    assert not page.locator(".ex-heads").is_visible() and page.locator(".ex-matrix").count() == 2
+    page.locator(".ex-player input").fill("27")
+    assert query(page) == [27] and "token 27, sees" in page.inner_text(".ex-readout")
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator(".ex-player input")).to_have_value(str(LENGTH - 1))
+    expect(page.locator(".ex-player button")).to_have_text("Play")
+
+
+def test_a_page_without_a_program_has_no_button_that_needs_one(opened):
+    page = opened(explore("gpt2-mini", "the cat sat", group=2, window=2))
+    assert page.locator(".ex-head").count() == 0 and page.locator(".ex-matrix").count() == 2
+
+
+def test_a_row_of_a_matrix_becomes_the_query(opened):
+    page = opened(explorer())
     page.click(".ex-frame-of-matrix >> nth=0", position={"x": 5, "y": 5})
     assert query(page)[0] < 3

@@ -66,7 +66,6 @@ def test_another_head_mechanism_and_option(explorer):
 
 @pytest.mark.parametrize("changes", [{"options": {"group": 0}}, {"attention": "none"},
                                      {"query": 99}, {"unknown": 1},
-                                     {"text": "a text without a tokenizer"},
                                      {"options": {"group": "four"}}])
 def test_what_is_not_valid_is_said_and_changes_nothing(explorer, changes):
     widget = explorer.widget()
@@ -95,16 +94,3 @@ def test_a_notebook_stores_the_picture_beside_the_widget(stored):
     data, metadata = stored
     assert {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"} == set(data)
     assert data["text/plain"].startswith("Explorer(cca") and metadata["image/png"]["alt"]
-
-
-@pytest.mark.slow
-def test_an_exported_notebook_without_widget_state_shows_the_picture(stored):
-    nbformat = pytest.importorskip("nbformat")
-    from nbconvert import HTMLExporter
-
-    data, metadata = stored
-    output = nbformat.v4.new_output("display_data", data, metadata=metadata)
-    cell = nbformat.v4.new_code_cell("explorer", outputs=[output])
-    page, _ = HTMLExporter(template_name="basic").from_notebook_node(
-        nbformat.v4.new_notebook(cells=[cell]))
-    assert data["image/png"][:60] in page and "widget-view" not in page and "CCA-Attention" in page

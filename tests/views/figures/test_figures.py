@@ -1,45 +1,120 @@
-"""The figures: each returns a Figure off pyplot's list, and what is drawn is what was given."""
+"""The figures: small, off pyplot's list, described; and what is drawn is what was given."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch
 
-from cca_lab.attention import causal_intervals, visible_mask
-from cca_lab.attention.plan import plan_of
-from cca_lab.mechanisms.cca import groups
-from cca_lab.views.figures import costs, diagrams, heatmaps, style, tiling, training
+from cca_lab.attention.kernels.programs import Read, pooling_reads, softmax_reads
+from cca_lab.attention.statistics import k90, received
+from cca_lab.views.figures import (
+    caches,
+    costs,
+    diagrams,
+    groups,
+    heatmaps,
+    recall,
+    sparsity,
+    style,
+    tiling,
+    training,
+)
+from cca_lab.views.figures.lines import curves
 from tests.views.figures.conftest import check_png
 
 WORDS = "the cat sat on the mat".split()
 SQUARE = torch.arange(36, dtype=torch.float64).view(6, 6) / 36
-LENGTHS = [2, 4, 8]
-SHARES = [[1.0], [0.5, 1.0]]
+READS = [Read(0, (0, 2), (0, 4), False), Read(1, (2, 4), (0, 4), True),
+         Read(1, (2, 4), (4, 8), False)]
+FORMS = [costs.Rung("loops", "Python", None, {8: 0.5}), costs.Rung("fast", "C++", 1e-9, {8: None})]
 
-FIGURES = {"heatmaps": lambda: heatmaps.heatmaps({"a": SQUARE, "b": SQUARE / 2}, rows=WORDS,
-                                                 columns=WORDS),
-           "heatmap": lambda: heatmaps.heatmap(SQUARE, title="a", numbers=".2f"),
-           "visibility": lambda: heatmaps.visibility(torch.ones(6, 8).bool(), 2, tokens=WORDS),
-           "times_read": lambda: heatmaps.times_read({"a": torch.ones(6, 6).tril()}, tokens=WORDS),
-           "tiles": lambda: tiling.tiles(6, 4, 3, labels=WORDS),
-           "parts": lambda: tiling.parts(plan_of(causal_intervals(64)[0, 0]), 64, 64),
-           "growth": lambda: costs.growth(LENGTHS, {"a": LENGTHS}, ylabel="pairs"),
-           "bars": lambda: costs.bars({"a": 1.0, "b": 20.0}, xlabel="ms", logarithmic=True),
-           "online_softmax_steps": lambda: heatmaps.online_softmax_steps(SHARES, [0, 1],
-                                                                         [1.0, 1.5]),
-           "mixing": lambda: diagrams.mixing(torch.eye(2), inputs=["a", "b"]),
-           "lab_map": lambda: diagrams.lab_map({"papers": {"A": True}, "mechanisms": {"a": False}},
-                                               [("A", "a")]),
-           "vectors_in_circle": lambda: diagrams.vectors_in_circle({"a": (1, 0), "b": (0, 1)},
-                                                                   bold=["b"])}
+
+def causal_maps(*shape: int) -> torch.Tensor:
+    length = shape[-1]
+    scores = 2 * torch.randn(*shape, length, generator=torch.Generator().manual_seed(0))
+    return scores.masked_fill(~torch.ones(length, length).tril().bool(), float("-inf")).softmax(-1)
+
+
+FIGURES = {
+    "heatmaps": lambda: heatmaps.heatmaps({"a": SQUARE, "b": SQUARE / 2}, rows=WORDS),
+    "visibility": lambda: heatmaps.visibility(torch.ones(6, 8).bool(), 2, tokens=WORDS),
+    "times_read": lambda: heatmaps.times_read({"a": torch.ones(6, 6).tril()}, tokens=WORDS),
+    "shaded_text": lambda: heatmaps.shaded_text(WORDS, SQUARE[0], marked={1}),
+    "rows_by_group": lambda: heatmaps.rows_by_group({"a": SQUARE[0]}, group=2, cores=2, marked=3),
+    "online_softmax_steps": lambda: heatmaps.online_softmax_steps([[1.0], [0.5, 1.0]], [0, 1],
+                                                                  [1.0, 1.5]),
+    "tiles": lambda: tiling.tiles(6, 4, 3, labels=WORDS),
+    "programs": lambda: tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool(), cores=2),
+    "growth": lambda: costs.growth([2, 4], {"a": [2, 4]}, ylabel="pairs"),
+    "valleys": lambda: costs.valleys([2, 4, 8], {"a": [4, 3, 4]}, ylabel="pairs"),
+    "bars": lambda: costs.bars({"a": 1.0, "b": 20.0}, xlabel="ms", logarithmic=True),
+    "stacked": lambda: costs.stacked({"x": {"a": 1.0, "b": 2.0}}, xlabel="ms"),
+    "roofline": lambda: costs.roofline({"a": [costs.Point(10, 20, 5, 1e-3)]}, peak=1e9,
+                                       bandwidth=1e8),
+    "strip": lambda: costs.strip(FORMS, climbed={"loops"}),
+    "mixing": lambda: diagrams.mixing(torch.eye(2), inputs=["a", "b"]),
+    "lab_map": lambda: diagrams.lab_map({"papers": {"A": True}, "mechanisms": {"a": False}},
+                                        [("A", "a")]),
+    "vectors_in_circle": lambda: diagrams.vectors_in_circle({"a": (1, 0), "b": (0, 1)}, bold=["b"]),
+    "layers_to_reach": lambda: diagrams.layers_to_reach({"a": [[1, 0], [3, 1]]}),
+    "stored_weights": lambda: diagrams.stored_weights([0, 1], {"bf16": [1.0, 0.0]}),
+    "division": lambda: groups.division(WORDS, SQUARE[0], [0, 1], [[2, 3], [4, 5]]),
+    "reading": lambda: groups.reading([[1, 0], [2, 3]]),
+    "predicted_and_measured": lambda: groups.predicted_and_measured(
+        [1, 2], {"a": [1, 2]}, {"a": [(1, 0.1), (2, 0.1)]}, xlabel="m", ylabel="v"),
+    "separation": lambda: groups.separation({"a": ([4.0, 2.0], [1.5])}, m=2),
+    "descent_paths": lambda: groups.descent_paths({"a": (np.eye(2), [[1, 1], [0.5, 0.5]])}),
+    "with_intervals": lambda: groups.with_intervals({"t": {"a": [(1, 0, 2), (2, 1, 3)]}}, [1, 2],
+                                                    xlabel="x", ylabel="y"),
+    "holdings": lambda: caches.holdings({"a": np.tri(4), "b": np.tri(4) / 2}),
+    "kept_and_forgotten": lambda: caches.kept_and_forgotten({"a": SQUARE[0]}, SQUARE[1],
+                                                            tokens=WORDS),
+    "entries_held": lambda: caches.entries_held({"a": [[[1, 0]], [[1, 0], [0, 1]]]},
+                                                tokens=["x", "y"], waiting={"a": [[], [1]]}),
+    "remembrance": lambda: caches.remembrance({"a": [1, 0.5]}, half_life={"a": 1.0}),
+    "against_context": lambda: caches.against_context([2, 4], {"a": [1, 2]}, ylabel="KiB",
+                                                      measured={"a": {2: 1.1}}),
+    "token_times": lambda: caches.token_times({"a": [1.0, 2.0]}),
+    "found_by_depth": lambda: recall.found_by_depth([[0.5, 1.0]], depths=[0.5], lengths=[8, 16]),
+    "frontier of recall": lambda: recall.frontier({"full": {1024: [0.9]}}, {"full": "full"},
+                                                  published=0.99, guess=0.1),
+    "head_maps": lambda: sparsity.head_maps(causal_maps(2, 3, 5)),
+    "sorted_weights": lambda: sparsity.sorted_weights({"one": causal_maps(8)[-1]}),
+    "by_head": lambda: sparsity.by_head({"a": SQUARE, "b": SQUARE}, shared=True),
+    "by_layer": lambda: sparsity.by_layer({"a": SQUARE}, marked={"a": [[1]]}),
+    "received": lambda: sparsity.received(SQUARE[:2], WORDS),
+    "models": lambda: sparsity.models([{"model": "a", "k90": [[1.0, 2.0]]}], {"k90": "k90"}),
+    "objectives": lambda: sparsity.objectives([1, 2], {"a": [0.1, 0.2]}, truth=0.5, wrong="a"),
+    "bounds": lambda: sparsity.bounds([2, 4], [0.1, 0.2], [0.01, 0.02], {"a": [0.1, 0.2]},
+                                      bracket=[[0, 0.5], [0, 0.5]], wrong=["a"]),
+    "head_curves": lambda: sparsity.head_curves([2, 4], {0.1: np.ones((2, 2, 2))}),
+    "agreement": lambda: sparsity.agreement({"theory": [0.1, 0.9]}, [0.1, 0.2], ["a", "b"],
+                                            quantity="P"),
+    "convergence": lambda: training.convergence({"run": [5.0, 3.0, 4.0]}),
+    "match_by_position": lambda: training.match_by_position({"a": {0.0: 0.1, 1.0: 0.9}}),
+    "match_by_offset": lambda: training.match_by_offset({"a": [1.0, 0.0, 0.9]}, 2),
+    "recipes": lambda: training.recipes({"slow": (1.2, 0.4)}, {"slow": 1.05}, (1.9, 0.02)),
+    "kept_tokens": lambda: training.kept_tokens({"a": np.eye(2)}, ["x", "y"]),
+    "printed_and_ours": lambda: training.printed_and_ours({"a": 2.0}, "ppl", {"x": [1.0, 3.0]},
+                                                          "ratio"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_small_described_and_leaves_the_caller_s_style(name, recwarn):
+    before = plt.rcParams.copy()
+    figure = FIGURES[name]()
+    assert isinstance(figure, Figure) and plt.get_fignums() == [] and plt.rcParams == before
+    assert figure._repr_mimebundle_()[1]["image/png"]["alt"]
+    check_png(figure)
+    assert not recwarn.list
 
 
 def drawn(figure: Figure, panel: int = 0) -> np.ndarray:
     """The matrix that a panel shows."""
-    axes = figure.axes[panel]
-    mesh = axes.collections[0]
+    mesh = figure.axes[panel].collections[0]
     return np.asarray(mesh.get_array()).reshape(mesh.get_coordinates().shape[0] - 1, -1)
 
 
@@ -55,31 +130,14 @@ def ticks(figure: Figure, panel: int = 0) -> tuple[list[str], list[str]]:
                  for axis in (axes.yaxis, axes.xaxis))
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_draws_small_without_a_warning_shows_nothing_and_leaves_the_caller_s_style(name, recwarn):
-    before = plt.rcParams.copy()
-    figure = FIGURES[name]()
-    assert isinstance(figure, Figure)
-    assert plt.get_fignums() == []
-    assert plt.rcParams == before
-    check_png(figure)
-    assert not recwarn.list
-
-
-# Heat maps
-
-
-def test_heatmaps_draw_the_matrices_on_one_scale():
+def test_heatmaps_draw_the_matrices_on_one_scale_and_write_no_exact_zero():
     figure = heatmaps.heatmaps({"a": SQUARE, "b": SQUARE / 2}, rows=WORDS, columns=WORDS)
     np.testing.assert_array_equal(drawn(figure, 0), SQUARE)
     np.testing.assert_array_equal(drawn(figure, 1), SQUARE / 2)
     assert ticks(figure, 1) == (WORDS, WORDS)
     assert {panel.collections[0].get_clim() for panel in figure.axes[:2]} == {(0.0, 35 / 36)}
-
-
-def test_heatmap_writes_numbers_but_no_exact_zero():
-    figure = heatmaps.heatmap([[0.5, 0.0], [0.25, 0.001]], numbers=".2f")
-    assert written(figure) == ["0.50", "", "0.25", "0.00"]
+    numbered = heatmaps.heatmap([[0.5, 0.0], [0.25, 0.001]], numbers=".2f")
+    assert written(numbered) == ["0.50", "", "0.25", "0.00"]
 
 
 @pytest.mark.parametrize("side, labels", [(32, 32), (33, 0)])
@@ -88,52 +146,35 @@ def test_labels_are_drawn_as_long_as_they_can_be_read(side, labels):
     assert len(rows) == len(columns) == labels
 
 
-def test_heatmaps_take_tensors_with_gradients():
-    matrix = torch.rand(2, 2, dtype=torch.float64, requires_grad=True)
-    np.testing.assert_array_equal(drawn(heatmaps.heatmap(matrix)), matrix.detach())
-
-
-@pytest.mark.parametrize("matrices", [{"a": [[1]], "b": [[1, 2]]}, {"a": [[[1]]]}, {}])
-def test_heatmaps_refuse_other_shapes(matrices):
-    with pytest.raises(ValueError, match="matrices"):
-        heatmaps.heatmaps(matrices)
-
-
 def test_labels_must_fit():
     with pytest.raises(ValueError, match="labels: got 3 for 6"):
         heatmaps.heatmap(SQUARE, rows=["a", "b", "c"])
 
 
-def test_visibility_tells_cores_from_raw_tokens():
-    cores = groups.core_count(6, 2, 2)
-    mask = visible_mask(groups.intervals(6, 2, 2), cores + 6)[0, 0]
-    figure = heatmaps.visibility(mask, cores, tokens=WORDS, core_names=["the cat", "sat on"])
-    expected = mask.int() * torch.tensor([heatmaps.CORE_CELL] * cores + [heatmaps.RAW_CELL] * 6)
-    np.testing.assert_array_equal(drawn(figure), expected)
-    assert ticks(figure) == (WORDS, ["the cat", "sat on", *WORDS])
-
-
-def test_times_read_writes_every_count_but_the_right_zeros():
-    count = torch.tensor([[1, 0, 0], [0, 1, 1], [2, 1, 1]])
-    figure = heatmaps.times_read({"a": count})
+def test_times_read_tells_every_kind_and_the_legend_names_what_occurs():
+    figure = heatmaps.times_read({"a": torch.tensor([[1, 0, 0], [0, 1, 1], [2, 1, 1]])})
     assert written(figure) == ["1", "", "", "0", "1", "1", "2", "1", "1"]
     past, future, rarely, twice, ahead = range(5)
     expected = [[past, future, future], [rarely, past, ahead], [twice, past, past]]
     np.testing.assert_array_equal(drawn(figure), expected)
-    assert len(figure.legends[0].get_texts()) == 5
-
-
-def test_the_legend_names_what_occurs():
     (legend,) = heatmaps.times_read({"a": torch.ones(3, 3).tril()}).legends
     assert [text.get_text() for text in legend.get_texts()] == ["past, read once",
                                                                 "future, not read"]
 
 
-# Tiles
+def test_visibility_tells_cores_from_raw_tokens():
+    mask = torch.tensor([[False, True, False], [True, True, True]])
+    np.testing.assert_array_equal(drawn(heatmaps.visibility(mask, 1)), [[0, 2, 0], [1, 2, 2]])
 
 
-@pytest.mark.parametrize("length, query_tile, key_tile",
-                         [(12, 4, 3), (10, 4, 3), (5, 1, 1), (5, 9, 2), (7, 3, 7)])
+def test_layers_to_reach_tells_never_from_the_future():
+    figure = diagrams.layers_to_reach({"a": [[1, 0, 2], [0, 1, 0], [2, 5, 1]]})
+    future, never, one, two, more = range(5)
+    np.testing.assert_array_equal(drawn(figure), [[one, future, two], [never, one, future],
+                                                  [two, more, one]])
+
+
+@pytest.mark.parametrize("length, query_tile, key_tile", [(10, 4, 3), (5, 1, 1), (5, 9, 2)])
 def test_tile_kinds_are_what_the_pairs_say(length, query_tile, key_tile):
     past = np.tri(length, dtype=bool)
     for row, kinds in enumerate(tiling.tile_kinds(length, query_tile, key_tile)):
@@ -145,125 +186,77 @@ def test_tile_kinds_are_what_the_pairs_say(length, query_tile, key_tile):
             assert kind is expected, (row, column)
 
 
-def test_tiles_cover_the_square_once():
-    patches = [patch for patch in tiling.tiles(10, 4, 3).axes[0].patches
-               if isinstance(patch, Rectangle)]
-    assert sum(patch.get_width() * patch.get_height() for patch in patches) == 100
+def test_programs_draw_every_tile_in_its_program_s_colour():
+    assert softmax_reads(12, 8) == [Read(0, (0, 8), (0, 16), True), Read(1, (8, 16), (0, 16), True)]
+    assert pooling_reads(2, 3) == [Read(0, (0, 1), (0, 4), True), Read(1, (1, 2), (3, 7), True)]
+    axes = tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool()).axes[0]
+    tiles = axes.patches[:3]
+    assert [(tile.get_xy(), tile.get_width(), tile.get_height()) for tile in tiles] == \
+        [((0, 0), 4, 2), ((0, 2), 4, 2), ((4, 2), 4, 2)]
+    colours = [tile.get_facecolor()[:3] for tile in tiles]
+    assert colours[1] == colours[2] != colours[0]
+    assert axes.collections[0].get_offsets().tolist() == [[0.5, 0.5], [1.5, 1.5], [2.5, 2.5]]
 
 
-@pytest.mark.parametrize("length, group, window", [(200, 4, 16), (64, 64, 64)])
-def test_parts_cover_what_the_plan_computes(length, group, window):
-    intervals = groups.intervals(length, group, window)
-    columns = groups.core_count(length, group, window) + length
-    plan = plan_of(intervals[0, 0])
-    figure = tiling.parts(plan, length, columns, cores=columns - length)
-    covered = np.zeros((length, columns), dtype=int)
-    for patch in figure.axes[0].patches:
-        (left, top), width, height = patch.get_xy(), patch.get_width(), patch.get_height()
-        covered[int(top) : int(top + height), int(left) : int(left + width)] += 1
-    assert len(figure.axes[0].patches) == sum(part.count for part in plan)
-    assert (covered[visible_mask(intervals, columns)[0, 0].numpy()] > 0).all()
+def test_curves_draw_values_means_references_and_minima():
+    axes = curves([1, 2, 3], {"a": [5.0, None, 4.0], "b": [3.0]}, xlabel="x", ylabel="y",
+                  reference={"r": 2.0}).axes[0]
+    a, b, r = axes.get_lines()
+    assert a.get_ydata()[[0, 2]].tolist() == [5, 4] and np.isnan(a.get_ydata()[1])
+    assert b.get_xdata().tolist() == [1] and set(r.get_ydata()) == {2.0}
+    smooth = curves([1, 2, 3], {"a": [5.0, 3.0, 4.0]}, xlabel="x", ylabel="y", smoothing=2)
+    seen, mean = smooth.axes[0].get_lines()[:2]
+    assert seen.get_ydata().tolist() == [5, 3, 4] and mean.get_ydata().tolist() == [4, 3.5]
+    assert mean.get_xdata().tolist() == [2, 3]
+    assert costs.valleys([2, 4, 8], {"a": [4, 3, 5]}, ylabel="p").axes[0].texts[0].get_text() == "4"
 
 
-# Curves, steps, diagrams
+def test_a_mechanism_has_its_colour_in_every_figure_and_others_have_the_rest():
+    own = dict(style.coloured(["CCA, g = 4", "x", "full"]))
+    assert own["CCA, g = 4"] == style.OF_MECHANISM["cca"] and own["full"] == style.INK
+    assert own["x"] == style.SERIES[0]
+    with pytest.raises(ValueError, match="series: got 7"):
+        style.coloured(map(str, range(7)))
 
 
-def test_growth_draws_each_series():
-    figure = costs.growth(LENGTHS, {"a": [4, 16, 64], "b": [1, 2, 3]}, ylabel="pairs")
-    lines = figure.axes[0].get_lines()
-    assert [list(line.get_ydata()) for line in lines] == [[4, 16, 64], [1, 2, 3]]
-    assert all(list(line.get_xdata()) == LENGTHS for line in lines)
-    assert written(figure) == ["a", "b"]
-    with pytest.raises(ValueError, match="'a'"):
-        costs.growth(LENGTHS, {"a": [1]}, ylabel="pairs")
+def test_sorted_weights_mark_k90_of_each_row():
+    rows = causal_maps(4, 20)[:, -1]  # (4, 20)
+    _, axes = sparsity.sorted_weights({"one": rows[:2], "two": rows[2:]}).axes
+    marks = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [int(mark.get_xdata()[0]) for mark in marks] == k90(rows).tolist()
 
 
-def test_bars_draw_and_write_the_values():
-    figure = costs.bars({"slow": 1650.4, "quick": 0.0551}, xlabel="ms", logarithmic=True)
-    assert [bar.get_width() for bar in figure.axes[0].patches] == [1650.4, 0.0551]
-    assert written(figure) == ["1650", "0.0551"]
+def test_received_and_rows_by_group_have_bars_of_the_weights():
+    values = received(causal_maps(2, 4))
+    figure = sparsity.received(values, ["a", "b", "c", "d"])
+    heights = [[bar.get_height() for bar in axes.patches] for axes in figure.axes]
+    np.testing.assert_allclose(heights, values.nan_to_num())
+    row = causal_maps(12)[-1]
+    (axes,) = heatmaps.rows_by_group({"a": row}, group=4, cores=2).axes
+    assert [span.get_x() for span in axes.patches if span.get_width() == 4] == [-0.5, 3.5]
+    np.testing.assert_allclose([bar.get_height() for bar in axes.patches
+                                if bar.get_width() == 1][:12], row)
 
 
-def test_online_softmax_steps_draw_the_shares():
-    figure = heatmaps.online_softmax_steps(SHARES, [0.0, 1.0], [1.0, 1.5], labels=["x", "y"])
-    for axes, shares in zip(figure.axes, SHARES, strict=True):
-        # after two bars of background
-        assert [bar.get_height() for bar in axes.patches][2:] == shares
-    with pytest.raises(ValueError, match="shares"):
-        heatmaps.online_softmax_steps(SHARES, [0.0], [1.0, 1.5])
+def test_text_is_broken_into_lines_printed_and_shaded_by_weight():
+    assert heatmaps.lines_of(["ab", "cd", ".\n", "ef"], most=10) == [[0, 1, 2], [3]]
+    assert heatmaps.lines_of(["abc", "def", "g"], most=4) == [[0], [1, 2]]
+    texts = ["An", " answer", " $1", ".\n"]
+    (axes,) = heatmaps.shaded_text(texts, [0.1, 0.6, 0.1, 0.0], marked={1}).axes
+    assert [text.get_text() for text in axes.texts] == ["An", " answer", r" \$1", ".\u21b5"]
+    darkness = [sum(patch.get_facecolor()[:3]) for patch in axes.patches
+                if patch.get_linewidth() < 1]
+    assert min(darkness) == darkness[1] and max(darkness) == darkness[3]
 
 
-def test_mixing_draws_one_line_for_each_weight():
-    weights = torch.tensor([[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]])
-    lines = diagrams.mixing(weights, outputs=["c", "d"], inputs=["x", "y", "z"]).axes[0].get_lines()
-    widths = np.array([line.get_linewidth() for line in lines])
-    np.testing.assert_allclose(widths / widths.max(), [0.2, 0.8, 1.0], rtol=1e-6)
-    figure = diagrams.mixing(weights, outputs=["c", "d"], inputs=["x", "y", "z"])
-    assert set(written(figure)) == {"0.2", "0.8", "c", "d", "x", "y", "z"}
+def test_a_strip_marks_what_the_reader_wrote():
+    boxes = [patch for patch in costs.strip(FORMS, climbed={"loops"}).axes[0].patches
+             if isinstance(patch, FancyBboxPatch)]
+    assert [box.get_linewidth() for box in boxes] == [2.5, 1]
+    assert costs.duration(None) == "-" and costs.duration(0.00099994) == "1 ms"
 
 
-def test_lab_map_has_a_box_for_each_entry_and_dashes_what_is_planned():
-    figure = diagrams.lab_map({"papers": {"A": True, "B": False}, "mechanisms": {"a": True}},
-                              [("A", "a")])
-    boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, FancyBboxPatch)]
-    assert [box.get_linestyle() in ("-", "solid") for box in boxes] == [True, False, True]
-    assert len(figure.axes[0].get_lines()) == 1
-    assert set(written(figure)) == {"papers", "mechanisms", "A", "B", "a"}
-
-
-def test_vectors_end_where_they_were_given():
-    vectors = {"a": (1.0, 0.0), "b": (0.3, -0.4)}
-    axes = diagrams.vectors_in_circle(vectors, bold=["b"]).axes[0]
-    ends = {line.get_label(): (line.get_xdata()[-1], line.get_ydata()[-1])
-            for line in axes.get_lines()}
-    assert vectors.items() <= ends.items()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
-
-
-def test_colours_of_different_meaning_differ():
-    colours = [style.RAW, style.CORE, style.GOOD, style.WRONG, style.MISSING, style.SKY]
-    assert len(set(colours)) == len(colours) == len(style.SERIES)
-
-
-def test_a_mechanism_has_its_colour_in_every_series():
-    table = style.OF_MECHANISM
-    names = {"StreamingLLM": "streaming_llm", "CCA, g = 4": "cca", "full attention": "full",
-             "LM-Infinite": "lm_infinite"}
-    assert dict(style.coloured(names)) == {name: table[key] for name, key in names.items()}
-    other, own = (colour for _, colour in style.coloured(["loops", "streaming LLM"]))
-    assert own == table["streaming_llm"] != other
-
-
-def test_two_series_of_one_mechanism_differ():
-    colours = [colour for _, colour in style.coloured(["CCA, g = 2", "CCA, g = 4", "DGA"])]
-    assert len(set(colours)) == 3 and colours[2] == style.OF_MECHANISM["dga"]
-
-
-def test_the_comparison_shows_every_mechanism_and_place():
-    estimate = {"value": 12.0, "low": 11.0, "high": 13.0}
-    row = {"exact_match": {place: {"value": 0.25} for place in ("0.0", "0.5", "1.0", "all")},
-           "perplexity": estimate}
-    figure = training.comparison({"full": row | {"title": "Full"}, "cca": row | {"title": "CCA"}})
-    left, right = figure.axes
-    assert [tick.get_text() for tick in left.get_yticklabels()] == ["Full", "CCA"]
-    assert [text.get_text() for text in left.texts] == ["25"] * 6
-    assert right.get_xlim()[0] < 12 < right.get_xlim()[1]
-
-
-def test_no_curve_is_dropped_for_want_of_a_colour():
-    """Zipping with the colours would end at the shorter of the two."""
-    six = {str(n): [1, 2] for n in range(6)}
-    assert len(costs.growth([1, 2], six, ylabel="pairs").axes[0].lines) == 6
-    with pytest.raises(ValueError, match="got 7, wanted at most 6"):
-        costs.growth([1, 2], six | {"one more": [1, 2]}, ylabel="pairs")
-
-
-def test_a_drawing_that_fails_leaves_no_figure_open():
-    @style.styled
-    def fails():
-        plt.subplots()
-        raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"):
-        fails()
-    assert plt.get_fignums() == []
+def test_recipes_draw_answers_against_perplexity():
+    axes = training.recipes({"slow": (1.2, 0.4), "fast": (1.1, 0.9)}, {}, (1.9, 0.02)).axes[0]
+    places = [tuple(points.get_offsets()[0]) for points in axes.collections]
+    assert places == [pytest.approx(place) for place in ((1.9, 2), (1.2, 40), (1.1, 90))]

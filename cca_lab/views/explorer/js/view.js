@@ -46,6 +46,48 @@ function watchWidth(element, changed) {
   return () => observer.disconnect();
 }
 
+const STEP_MS = 700;
+
+/** A slider over the queries and a button that plays them, where a state has the rows of all. */
+class Player {
+  /** @param {(query: number) => void} choose */
+  constructor(choose) {
+    Object.assign(this, { choose, timer: null });
+    this.button = node("button", { type: "button",
+      click: () => (this.timer === null ? this.play() : this.stop()) }, "Play");
+    this.slider = node("input", { type: "range", min: 0, "aria-label": "query",
+      "data-lm-suppress-shortcuts": "true", keydown: (event) => event.stopPropagation(),
+      input: () => {
+        this.stop();
+        choose(Number(this.slider.value));
+      } });
+    this.root = node("div", { class: "ex-player" }, this.button, this.slider);
+  }
+
+  draw({ rows, words, row }) {
+    this.root.hidden = !rows;
+    this.last = words.length - 1;
+    this.slider.max = this.last;
+    this.slider.value = row.query;
+  }
+
+  play() {
+    if (Number(this.slider.value) === this.last) this.choose(0);
+    this.button.textContent = "Stop";
+    this.timer = setInterval(() => {
+      const query = Number(this.slider.value);
+      if (!this.root.isConnected || query === this.last) this.stop();
+      else this.choose(query + 1);
+    }, STEP_MS);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.button.textContent = "Play";
+  }
+}
+
 class ExplorerView {
   constructor(state, handlers) {
     Object.assign(this, { state, handlers, mode: "effective", written: null });
@@ -59,8 +101,9 @@ class ExplorerView {
     const matrices = node("div", { class: "ex-matrices" });
     const heads = node("div", { class: "ex-overview" });
     this.overviewTitle = node("h4", {}, "All heads: layers down, heads across");
+    this.player = new Player((token) => this.choose(token));
     this.root = node("div", { class: "ex" }, this.title, this.message,
-      node("div", { class: "ex-main" }, this.shades(), text, this.readout,
+      node("div", { class: "ex-main" }, this.player.root, this.shades(), text, this.readout,
         node("h4", {}, COLUMNS), lanes, this.legend, matrices),
       node("div", { class: "ex-side" }, node("h4", {}, "Against full attention"), this.facts,
         this.overviewTitle, heads));
@@ -125,6 +168,7 @@ class ExplorerView {
     const { state } = this, { row, columns } = state;
     this.through = columnOfEach(row, columns, state.words.length);
     this.words.shade(row, this.through, this.mode, this.theme);
+    this.player.draw(state);
     this.scale.hidden = this.mode !== "difference";
     this.columns.light(row);
     this.matrices.move(row.query);

@@ -44,12 +44,8 @@ class Form {
     this.sliders = node("div", { class: "ex-controls" });
     this.more = node("div", { class: "ex-controls" });
     this.details = node("details", {}, node("summary", {}, "More options"), this.more);
-    this.words = node("textarea", { rows: 5, "aria-label": "The text that the model reads",
-      spellcheck: "false" });
-    this.reading = node("details", {}, node("summary", {}, "Another text"), this.words,
-      node("button", { type: "button", click: () => ask({ text: this.words.value }) }, "Read it"));
     this.root = node("form", { class: "ex-form", submit: (event) => event.preventDefault() },
-      this.first, this.sliders, this.details, this.reading, this.error);
+      this.first, this.sliders, this.details, this.error);
     this.fields = new Map();
     place.append(this.root);
   }
@@ -61,24 +57,17 @@ class Form {
     const counted = (total) =>
       Array.from({ length: total }, (_, n) => ({ label: String(n), value: n }));
     this.list(this.first, [
-      ...(form.models.length ? [{ name: "model", kind: "choice", value: form.model,
-        choices: form.models.map((name) => ({ label: name, value: name })) }] : []),
       { name: "attention", title: "mechanism", kind: "choice", value: form.attention,
         choices: form.mechanisms.map(({ name, title }) => ({ label: title, value: name })) },
       { name: "layer", kind: "choice", value: form.layer, choices: counted(form.layers) },
       { name: "head", kind: "choice", value: form.head, choices: counted(form.heads) },
-      ...(form.models.length ? [{ name: "everywhere", title: "in every layer", kind: "flag",
+      ...(form.everywhere !== null ? [{ name: "everywhere", title: "in every layer", kind: "flag",
         value: form.everywhere }] : []),
     ], (name, value) => this.ask({ [name]: value }));
     const option = (name, value) => this.ask({ options: { [name]: value } });
     this.list(this.sliders, form.options.filter(({ main }) => main), option);
     this.list(this.more, form.options.filter(({ main }) => !main), option);
     this.details.hidden = form.options.every(({ main }) => main);
-    this.reading.hidden = form.text === null;
-    if (form.text !== null && form.text !== this.text) {  // else the reader's words stay
-      this.words.value = form.text;
-    }
-    this.text = form.text;
   }
 
   /** Show controls in a place; those that are there stay, so that a slider can be dragged on. */

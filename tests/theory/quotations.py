@@ -1,14 +1,13 @@
 """Whether each quotation of the ledger stands in its paper, and at the place that is named."""
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cca_lab.stored import read_text
 from cca_lab.theory.claim import Claim
+from cca_lab.theory.ledger import one_line
+from cca_lab.theory.numbers import Row
 
 FILES = {"CCA": ("cca.txt", "cca-poster.txt"), "DGA": ("dga.txt",), "LoCoCo": ("lococo.txt",)}
 MARKUP = re.compile(r"<[^>]+>|[*\\$|_]")
@@ -31,25 +30,15 @@ class Text:
     poster: bool
 
 
-def one_line(text: str) -> str:
-    """Return a text with its white space collapsed."""
-    return " ".join(text.split())
-
-
 def read(folder: Path) -> dict[str, list[Text]]:
-    """Read the papers' texts, the files of `FILES`; ValueError if one is missing."""
-    missing = [name for names in FILES.values() for name in names if not (folder / name).is_file()]
-    if missing:
-        raise ValueError(f"papers: {folder} has no {', '.join(missing)}; put the papers' texts "
-                         f"there under these names")
+    """Read the papers' texts, the files of `FILES`."""
     papers: dict[str, list[Text]] = {}
     for paper, names in FILES.items():
         for name in names:
-            raw = read_text(folder / name, "papers")
+            raw = (folder / name).read_text(encoding="utf-8")
             headings = tuple((len(one_line(raw[:match.start()])), match.group(1) or match.group(2))
                              for match in HEADING.finditer(raw))
-            text = Text(one_line(raw), headings, "poster" in name)
-            papers.setdefault(paper, []).append(text)
+            papers.setdefault(paper, []).append(Text(one_line(raw), headings, "poster" in name))
     return papers
 
 
@@ -61,50 +50,24 @@ def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
     for quote in claim.quotes:
         stands = [(text, match.start()) for text in texts
                   for match in re.finditer(re.escape(one_line(quote)), text.words)]
+        there = {name for name in named for text, start in stands
+                 if _stands_at(name, text, start, quote)}
         if not stands:
             yield f"{claim.id}: not in the paper: {quote!r}"
-        elif there := {name for name in named for text, start in stands
-                       if _stands_at(name, text, start, quote)}:
-            used |= there
-        else:
-            text, start = stands[0]
-            yield (f"{claim.id}: {claim.place!r} is not its place; it stands in "
-                   f"{_sections(text, start)}: {quote!r}")
+        elif not there:
+            yield f"{claim.id}: {claim.place!r} is not its place: {quote!r}"
+        used |= there
     for name in named:
         if claim.quotes and name not in used and not name.startswith("Table"):  # copied, not quoted
             yield f"{claim.id}: no quote stands at {name}, which its place names"
 
 
-def miscopied(tables: Mapping[str, Any], texts: Mapping[str, Sequence[Text]]) -> Iterator[str]:
-    """Say which rows of numbers, by paper, do not stand in its text in this order, side by side."""
-    for paper, rows in tables.items():
-        words = [MARKUP.sub(" ", text.words).replace("H 2O", "H O") for text in texts[paper]]
-        for place, numbers in _rows(rows):
-            row = re.compile(r"(?<![\d.])" + r"\D{1,60}?".join(map(re.escape, numbers)) + r"(?!\d)")
-            if not any(map(row.search, words)):
-                yield f"{paper}, {place}: not in the paper: {', '.join(numbers)}"
-
-
-def _rows(node: Any, place: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Yield the rows of numbers in tables: texts, and tables of single numbers."""
-    if not isinstance(node, dict):
-        yield place, str(node).split()
-    elif all(len(str(value).split()) == 1 for value in node.values()):
-        yield place, [str(value) for value in node.values()]
-    else:
-        for name, value in node.items():
-            if name != "printed":  # formulas over numbers of many places
-                yield from _rows(value, f"{place} {name}".strip())
-
-
-def fingerprint(claim: Claim) -> str:
-    """Return a digest of a claim's quotes and place: those that were found in the papers."""
-    return digest("\n".join((claim.paper, claim.place, *map(one_line, claim.quotes))))
-
-
-def digest(text: str) -> str:
-    """Return the beginning of a text's hash."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def miscopied(row: Row, texts: Sequence[Text]) -> bool:
+    """Whether the numbers of a row do not stand in its paper in this order, side by side."""
+    numbers = row.numbers.split()
+    pattern = re.compile(r"(?<![\d.])" + r"\D{1,60}?".join(map(re.escape, numbers)) + r"(?!\d)")
+    words = [MARKUP.sub(" ", text.words).replace("H 2O", "H O") for text in texts]
+    return not any(map(pattern.search, words))
 
 
 def _sections(text: Text, start: int) -> list[str]:

@@ -1,0 +1,235 @@
+"""Tables of README and docs/ that put several results of a model's studies together."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from cca_lab.files import models_folder, results_folder
+from cca_lab.mechanisms import MECHANISMS, mechanism_of
+from cca_lab.mechanisms.kept_heads.mechanism import best_heads
+from cca_lab.studies import lengths as by_length
+from cca_lab.studies.lengths import STAR, starred
+from cca_lab.studies.study import cell, label, markdown, percent, ranked_heads
+from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries
+
+GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
+FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
+# the tokens of a document, by which the table `phases` is ordered
+DOCUMENT = ("A", "map", "drawn", "by", "first name", "surname", "full stop", "line's end")
+# of SmolLM2's adapters beside kept heads: trained on the same tokens, with full attention
+CONTROLS = {"gates": "smollm2-full", "gain": "smollm2-full-long"}
+# those of the adapters trained alike that differ in more than the mechanism
+ALIKE = {"full": "full attention, the control", "grow": "the same cores, in groups that grew"}
+
+Row = dict[str, Any]
+
+
+def results(pattern: str) -> list[Row]:
+    """Return the contents of the files of results whose name matches a pattern."""
+    return [json.loads(path.read_text(encoding="utf-8"))
+            for path in sorted(results_folder().glob(pattern), key=lambda path: path.stem)]
+
+
+def models() -> str:
+    """Return the table of the shipped base models: size, perplexity and exact match."""
+    rows = []
+    for path in sorted(models_folder().glob("*/pretraining.json")):
+        card = json.loads(path.read_text(encoding="utf-8"))
+        measured, context = card["results"], str(card["options"]["context"])
+        rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
+                     context, cell(measured["perplexity"]["value"], digits=1),
+                     cell(min(measured["ngram_perplexity"].values()), digits=1),
+                     percent(measured["exact_match"][context]["all"]["value"]),
+                     f"{card['seconds'] / 60:.0f} min, {card['device']}"])
+    return markdown(["model", "parameters", "context", "perplexity", "best n-gram", "exact match",
+                     "trained in"], rows)
+
+
+def is_variant(trial: Row) -> bool:
+    """Return whether a trial has CCA with options that are not in the table `recovery`."""
+    return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW}
+                                                                    for g in GROUPS]
+
+
+def recovery(shown: Callable[[Row], bool] = lambda trial: not is_variant(trial)) -> str:
+    """Return the table of what the swap costs, and what finetuning recovers."""
+    rows = []
+    for study in results("recovery-*.json"):
+        trials = {name: row for name, row in study["trials"].items() if shown(row["trial"])}
+        rows += [[f"`{study['model']}`", spoken(name), *mean.cells()]
+                 for name, mean in summaries(trials).items()]
+    return markdown(["model", "attention", *COLUMNS], rows)
+
+
+def finding() -> str:
+    """Return the README's table: a swap's cost, and what finetuning recovers, in eight rows."""
+    (study,) = results("recovery-gpt2-mini.json")
+    trials = {name: row for name, row in study["trials"].items()
+              if row["trial"]["reading"]["varied"]
+              and (row["trial"]["attention"] in ("full", "dga")
+                   or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)}
+    columns = (0, 2, 3, 5)
+    return markdown(["attention", *(COLUMNS[at] for at in columns)],
+                    [[spoken(name), *(mean.cells()[at] for at in columns)]
+                     for name, mean in summaries(trials).items()])
+
+
+def phases() -> str:
+    """Return the table of the answers with groups of 8, by the token that begins a group."""
+    rows = []
+    for study in results("recovery-*.json"):
+        seeds: dict[str, list[list[float]]] = {}
+        for name, row in study["trials"].items():
+            trial = row["trial"]
+            if (trial["attention"] == "cca" and trial["options"]["group"] == len(DOCUMENT)
+                    and trial["config"]["strategy"] != "none" and trial["reading"]["varied"]):
+                shares = [each["value"] for each in row["exact_match"]["by_offset"]]
+                # behind t tokens of text, a group begins with the token t before a document's end
+                seeds.setdefault(name.rpartition(",")[0], []).append(
+                    [(shares[-token % 8] + shares[-token % 8 + 8]) / 2 for token in range(8)])
+        rows += [[f"`{study['model']}`", spoken(name), len(each),
+                  *(percent(sum(column) / len(each)) for column in zip(*each, strict=True))]
+                 for name, each in seeds.items()]
+    return markdown(["model", "attention", "seeds", *DOCUMENT], rows)
+
+
+def lengths() -> str:
+    """Return the table of SmolLM2's perplexity by context length, without those of kept heads."""
+    (study,) = results("lengths-smollm2.json")
+    return by_length.table(study, {
+        name: spoken(label(name, {})) if name in MECHANISMS else name
+        for name, row in study["rows"].items()
+        if row["attention"] != "kept_heads" and name not in CONTROLS.values()})
+
+
+def needles() -> str:
+    """Return the table of the answers that SmolLM2 finds at each depth, over all lengths."""
+    rows, study = [], {}
+    for study in results("needles-smollm2*.json"):
+        cells = [[each["exact"] for each in study["cells"] if each["depth"] == depth]
+                 for depth in study["depths"]]
+        rows.append([study["model"],
+                     *(f"{sum(each['value'] * each['samples'] for each in at_depth):.0f} of "
+                       f"{sum(each['samples'] for each in at_depth)}" for at_depth in cells)])
+    return markdown(
+        ["model", *(f"at {percent(depth)}" for depth in study["depths"])], rows,
+        f"{study['task']}, prompts of {', '.join(map(str, study['lengths']))} tokens, "
+        f"{study['samples']} for each length and depth; {study['machine']['cpu']}.")
+
+
+def kept_frontier() -> str:
+    """Return the table of perplexity against memory with a few heads of SmolLM2 kept."""
+    (study,) = results("lengths-smollm2.json")
+    scores = {"gates": ranked_heads(results_folder() / "retrieval-smollm2.json"),
+              "gain": ranked_heads(results_folder() / "retrieval-gain-smollm2.json")}
+    length, heads = study["length"], sum(map(len, scores["gates"]))
+    ratios: dict[tuple[float, int, str, str], dict[bool, list[str]]] = {}
+    for name, row in study["rows"].items():
+        if row["attention"] != "kept_heads" or name in CONTROLS.values():
+            continue
+        other, kept_heads = dict(row["options"]["others"]), row["options"]["kept"]
+        attention = mechanism_of(other.pop("name"), other)
+        entries, count = attention.cache_entries(length), sum(map(len, kept_heads))
+        (by,) = (score for score, ranked in scores.items()
+                 if best_heads(ranked, count) == kept_heads)
+        trained = not row["swapped"]
+        whole = study["rows"][CONTROLS[by] if trained else "full"]["perplexity"]
+        assert entries is not None  # kept heads have a cache, so their other mechanism has one
+        share = (count + (heads - count) * entries / length) / heads
+        key = share, count, by, starred(label(attention.title, other), row)
+        ratios.setdefault(key, {})[trained] = [
+            f"{mine['value'] / full['value']:.2f}"
+            for mine, full in zip(row["perplexity"][-2:], whole[-2:], strict=True)]
+    spans = [f"{low} to {high}" for low, high in list(pairwise(study["buckets"]))[-2:]]
+    return markdown(
+        [f"cache at {length} tokens", "heads kept", "in the others",
+         *(f"{when}, {span}" for when in ("untrained", "trained") for span in spans)],
+        [[percent(share), f"{count}, by {by}", other, *values.get(False, "--"),
+          *values.get(True, "--")] for (share, count, by, other), values in sorted(ratios.items())],
+        "Perplexity over that of full attention, untrained or trained alike; "
+        f"{study['windows']} windows of {length} tokens. {STAR}")
+
+
+def kept() -> str:
+    """Return the table of the needles that SmolLM2 finds before the end, by the prompt's length."""
+    studies = sorted(results("kept-*.json"), key=lambda study: ("wording=" in study["task"],
+                                                                study["task"]))
+    lengths = sorted({length for study in studies for length in study["lengths"]})
+    rows = []
+    for study in studies:
+        name = study["model"]
+        if name == "smollm2":  # untrained
+            name = "smollm2, full attention" if study["attention"] == "full" else (
+                f"{sum(map(len, study['options']['kept']))} heads and {_other(study)}, untrained")
+        rows.append([name, _task(study), *(_found([study], length) for length in lengths)])
+    return markdown(
+        ["model", "task", *(f"{length} tokens" for length in lengths)], rows,
+        "Numbers of 7 digits, or all five names of variable_tracking, each of them right; the same "
+        f"questions at depths of 0, 25, 50 and 75 %; {studies[0]['precision']}, "
+        f"{studies[0]['machine']['cpu']}.")
+
+
+def alike() -> str:
+    """Return the table of SmolLM2's adapters trained alike: text and needles, over their seeds."""
+    studies = [*results("lengths-alike-smollm2.json"), *results("lengths-4608-alike-smollm2.json")]
+    spans = [(studies[0], -2), (studies[0], -1), (studies[1], -1)]
+    asked = [each for each in results("alike-*.json") if _task(each) == "niah_multikey"]
+    lengths, rows = asked[0]["lengths"], []
+    for kind in dict.fromkeys(name.rpartition("-")[0] for name in studies[0]["rows"]):
+        if not kind:  # the base model
+            continue
+        texts = [[study["rows"][name]["perplexity"][place]["value"]
+                  / study["rows"][name.replace(kind, "full")]["perplexity"][place]["value"]
+                  for name in study["rows"] if name.startswith(f"{kind}-")]
+                 for study, place in spans]
+        row = studies[0]["rows"][f"{kind}-0"]
+        needles = [each for each in asked if f"-{kind}-" in each["model"]]
+        rows.append([ALIKE.get(kind) or starred(_other(row), row),
+                     *(Spread(sum(each) / len(each), min(each), max(each)).number(3)
+                       if each else "-" for each in texts),
+                     *(_found(needles, length) for length in lengths)])
+    edges = [list(pairwise(study["buckets"]))[place] for study, place in spans]
+    return markdown(
+        ["in the other heads", *(f"text, {low} to {high}" for low, high in edges),
+         *(f"needles, {length} tokens" for length in lengths)], rows,
+        "Perplexity over the control's with the same seed, and its range over three seeds; "
+        + ", ".join(f"{study['windows']} windows of {study['length']} tokens" for study in studies)
+        + ". Needles: five questions a seed, each at depths of 0, 25, 50 and 75 %; "
+        f"{asked[0]['precision']}. {STAR}")
+
+
+def alike_tasks() -> str:
+    """Return the table of other tasks and wordings, by adapters trained alike, over their seeds."""
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for study in results("alike-*.json"):
+        if (task := _task(study)) != "niah_multikey":
+            kind = study["model"].split("-")[1]
+            cells.setdefault((task, ALIKE.get(kind) or _other(study)), []).append(study)
+    lengths = sorted({length for studies in cells.values() for length in studies[0]["lengths"]})
+    return markdown(
+        ["task", "in the other heads", *(f"{length} tokens" for length in lengths)],
+        [[*names, *(_found(studies, length) for length in lengths)]
+         for names, studies in sorted(cells.items())],
+        "Prompts answered right in full; five questions a seed, each at depths of 0, 25, 50 and "
+        "75 %; bf16.")
+
+
+def _other(row: Row) -> str:
+    """Return the mechanism of the heads that are not kept, with its options."""
+    options = dict(row["options"]["others"])
+    return label(mechanism_of(options.pop("name"), options).title, options)
+
+
+def _task(study: Row) -> str:
+    """Return the task of `study needles`, and whether it was told in the other wording."""
+    return str(study["task"].split(" ")[0]) + ", other wording" * ("wording=" in study["task"])
+
+
+def _found(studies: Sequence[Mapping[str, Any]], length: int) -> str:
+    """Return how many needles before the end are found in prompts of a length, of how many."""
+    far = [each["exact"] for study in studies for each in study["cells"]
+           if each["length"] == length and each["depth"] < 1]
+    asked = sum(each["samples"] for each in far)
+    hits = sum(round(each["value"] * each["samples"]) for each in far)
+    return f"{hits} of {asked}" if asked else "-"

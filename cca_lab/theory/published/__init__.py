@@ -1,1 +1,0 @@
-"""The papers' printed tables: numbers that follow from others, and sentences about them."""
