@@ -3,22 +3,27 @@
 The model keeps its class. A folder of an adapter is peft's own, so that peft can load it too.
 """
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
+import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import check_family
-from cca_lab.models.training import QKV_MODULES
+from cca_lab.models.training import LORA, QKV_MODULES
 from cca_lab.stored import matches, read_json
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"  # as peft names them
 NAME = "default"  # of a model's only adapter
 PREFIX = "base_model.model."  # of the names in the file: peft's own model wraps ours in two
+BASE = "cca_lab_base"  # in the file's metadata: what tells the base from another of its shapes
 SCALE = 2  # LoRA's alpha / rank, by which the update is multiplied
 
 
@@ -49,7 +54,6 @@ def add_lora(model: PreTrainedModel, rank: int) -> None:
                              "of that rank; give the same, or begin with the base model")
         return
     check_family(model)
-    _check_rank("rank", rank, model)
     # with the layer's name: a mechanism's own module may have projections called the same
     paths = [name.split(".") for name, _ in model.named_modules()]
     targets = {".".join(path[-2:]) for path in paths
@@ -60,11 +64,21 @@ def add_lora(model: PreTrainedModel, rank: int) -> None:
                                  fan_in_fan_out=model.config.model_type == "gpt2"), NAME)
 
 
-def _check_rank(name: str, rank: int, model: PreTrainedModel) -> None:
-    width = model.config.hidden_size
-    if not 1 <= rank <= width:
-        raise ValueError(f"{name}: got {rank}, wanted 1 to {width}, the model's width; choose "
-                         "another rank")
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """Return the first 16 hex digits of the SHA-256 over names and values."""
+    total = hashlib.sha256()
+    for name, weight in weights.items():
+        total.update(name.encode())
+        values = weight.detach().cpu().contiguous().flatten()
+        total.update(values.view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()[:16]
+
+
+def _base_of(model: PreTrainedModel) -> str:
+    """Return the dtype and the fingerprint of the weights that an adapter updates."""
+    weights = {name.replace(".base_layer", ""): weight for name, weight in model.named_parameters()
+               if LORA not in name and MODULE not in name.split(".")}
+    return f"{model.dtype} {fingerprint(weights)}"
 
 
 def adapter_weights(model: PreTrainedModel) -> dict[str, Tensor]:
@@ -83,7 +97,7 @@ def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     config = json.dumps(adapter_of(model).to_dict(), indent=2, sort_keys=True, default=sorted)
     (folder / CONFIG_FILE).write_text(config, encoding="utf-8")
     weights = {name: weight.contiguous() for name, weight in adapter_weights(model).items()}
-    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt", BASE: _base_of(model)})
 
 
 def described(folder: Path) -> Described:
@@ -102,8 +116,12 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
     """
     from peft import LoraConfig, set_peft_model_state_dict
 
-    _check_rank("r", described(folder)["r"], model)
-    weights = load_file(folder / WEIGHTS_FILE)
+    weights, base = load_file(folder / WEIGHTS_FILE), _base_of(model)
+    with safe_open(folder / WEIGHTS_FILE, "pt") as file:
+        trained_on = (file.metadata() or {}).get(BASE, base)  # peft's own files have none
+    # rounded to another dtype, weights have another fingerprint
+    if trained_on.split()[0] == base.split()[0] and trained_on != base:
+        raise ValueError("it was trained on another base model")
     model.add_adapter(LoraConfig.from_pretrained(str(folder)), NAME)
     wanted, got = ({name: tuple(weight.shape) for name, weight in each.items()}
                    for each in (adapter_weights(model), weights))

@@ -17,9 +17,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.mechanisms.caches import CACHES
-from cca_lab.models.inputs import check_length, check_model, check_token_ids
+from cca_lab.models.inputs import check_length
 from cca_lab.models.plugin import attention_of
-from cca_lab.settings import check_integers, check_numbers
 from cca_lab.tasks.examples import Example, answer_room, prompt_ids
 from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
@@ -71,13 +70,7 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
     Every window of the stream (n,) starts without context; at most n // length are used, `batch`
     in a forward. The losses of two models on the same windows can be compared in pairs.
     """
-    check_model(model)
-    check_integers(1, windows=windows, batch=batch)
-    check_integers(2, length=length)  # the first token of a window is not predicted
     check_length(model, "length", length)
-    check_token_ids(model, "stream", stream)
-    if stream.ndim != 1:
-        raise ValueError(f"stream: got shape {tuple(stream.shape)}, wanted one axis, (n,)")
     if len(stream) < length:
         raise ValueError(f"stream: {len(stream)} tokens, wanted at least one window of {length}; "
                          "give more text or a shorter length")
@@ -166,16 +159,7 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
         batch: contexts per forward pass.
         seed: seed of the questions; use the same for models that are compared.
     """
-    check_model(model)
-    check_integers(1, questions=questions, length=length, offsets=offsets, batch=batch)
-    check_integers(0, seed=seed)
     check_length(model, "length", length)
-    for position in positions:
-        check_numbers(0, 1, positions=position)
-    if text is not None:
-        check_token_ids(model, "text", text)
-    if not isinstance(task, MultiDocumentQA):
-        raise ValueError(f"task: got {type(task).__name__}, wanted a MultiDocumentQA")
     shortest = task.document_length + task.question_length
     if length - offsets + 1 < shortest:
         raise ValueError(f"length: got {length}, wanted at least {shortest + offsets - 1} tokens "
@@ -251,9 +235,7 @@ def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ta
     A prompt and its answer have at most `length` tokens. There are `each` examples at each place; a
     task without places has as many altogether.
     """
-    check_model(model)
     check_tokenizer(tokenizer)
-    check_integers(1, each=each, length=length)
     check_length(model, "length", length)
     if not task.placed:
         return task.examples(tokenizer, each * len(places), length=length, seed=seed)
@@ -265,7 +247,6 @@ def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
                     examples: Sequence[Example],
                     on_answer: Callable[[Answer], None] = lambda answer: None) -> Answers:
     """Score a model on examples by greedy decoding; `on_answer` is called after each."""
-    check_model(model)
     check_tokenizer(tokenizer)
     if not examples:
         raise ValueError("examples: got none, wanted one or more")
@@ -299,11 +280,7 @@ def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pro
     It is generated with the cache of the model's present attention; where a mechanism has none,
     every token is computed from the whole text.
     """
-    check_integers(1, tokens=tokens)
     ids = torch.tensor([prompt_ids(tokenizer, prompt)], dtype=torch.long)
-    if ids.numel() == 0:
-        raise ValueError("prompt: is empty, wanted a text of one token or more")
-    check_token_ids(model, "prompt", ids)
     check_length(model, "prompt", ids.shape[1] + tokens)
     name = attention_of(model).name
     past: dict[str, Any] = {"use_cache": name == "full"}

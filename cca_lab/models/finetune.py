@@ -17,7 +17,7 @@ from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.adapters import adapter_of, add_lora
+from cca_lab.models.adapters import adapter_of, add_lora, fingerprint
 from cca_lab.models.checkpoints import check_replaceable, said, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
 from cca_lab.models.inputs import check_model
@@ -29,7 +29,6 @@ from cca_lab.models.run_folder import (
     append_log,
     check_state,
     digests,
-    fingerprint,
     load_trained,
     put_back,
     read_log,

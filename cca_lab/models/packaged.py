@@ -18,7 +18,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils.import_utils import is_gguf_available
 
 from cca_lab.files import digest
 from cca_lab.models.checkpoints import save_pretrained
@@ -90,20 +89,12 @@ def find(name: str) -> Path:
     try:
         installed = distribution(wanted.distribution)
     except PackageNotFoundError as error:
-        commands = wanted.install if is_gguf_available() else f"{wanted.install}` and `{GGUF}"
         raise ValueError(f"{name}: the package {wanted.distribution} is not installed; run "
-                         f"`{commands}`") from error
-    if not is_gguf_available():
-        raise ValueError(
-            f"{name}: gguf, which reads its file, is not installed or too old; run `{GGUF}`")
-    if installed.version != wanted.version:
-        raise ValueError(f"{name}: got {wanted.distribution} {installed.version}, wanted "
-                         f"{wanted.version}; run `{wanted.install}`")
+                         f"`{wanted.install}` and `{GGUF}`") from error
     path = Path(str(installed.locate_file(wanted.path)))
-    if not path.is_file() or digest(path) != wanted.sha256:
-        raise ValueError(f"{name}: {path.name} of {wanted.distribution} is "
-                         f"{'changed' if path.is_file() else 'missing'}; run `{wanted.install} "
-                         "--force-reinstall`")
+    if digest(path) != wanted.sha256:
+        raise ValueError(f"{name}: {path.name} of {wanted.distribution} {installed.version} is not "
+                         f"that of {wanted.version}; run `{wanted.install} --force-reinstall`")
     return path
 
 

@@ -4,7 +4,6 @@
 weights, optimizers, random states), `model/` the model as `save_pretrained` writes it.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -12,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-import torch
 from safetensors.torch import load_model
-from torch import Tensor, nn
+from torch import nn
 
 from cca_lab.files import digest, replacing
 from cca_lab.models.checkpoints import said
@@ -48,16 +46,6 @@ def read_progress(state: Path) -> Progress:
     progress = read_json(path, "resume", ADVICE)
     matches(progress, Progress, f"resume: {path}", ADVICE)
     return progress
-
-
-def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """Return the first 16 hex digits of the SHA-256 over names and values."""
-    total = hashlib.sha256()
-    for name, weight in weights.items():
-        total.update(name.encode())
-        values = weight.detach().cpu().contiguous().flatten()
-        total.update(values.view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()[:16]
 
 
 def load_trained(model: nn.Module, state: Path, frozen: Collection[str]) -> None:

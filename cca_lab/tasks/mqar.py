@@ -22,8 +22,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cca_lab.settings import LARGEST_WRITTEN, check_flags, check_integers, check_numbers
-
 UNASKED = -100  # the target of a token that is no query, which cross entropy ignores
 FILLER = 0
 
@@ -46,19 +44,6 @@ class MQAR:
     power: float = 0.01
     random_filler: bool = False
 
-    def __post_init__(self) -> None:
-        check_flags(self)
-        check_integers(1, length=self.length, pairs=self.pairs, vocabulary=self.vocabulary)
-        check_numbers(0, 10, power=self.power)
-        if self.length % 2 or self.length < 4 * self.pairs:
-            raise ValueError(f"length: got {self.length}, wanted an even number; choose "
-                             f"{4 * self.pairs} or more for {self.pairs} pairs and as many queries "
-                             "with filler between them")
-        if self.vocabulary % 2 or not 2 * self.pairs + 2 <= self.vocabulary <= LARGEST_WRITTEN:
-            raise ValueError(f"vocabulary: got {self.vocabulary}, wanted an even number; choose "
-                             f"{2 * self.pairs + 2} to 2**31 - 2, so that {self.pairs} keys and "
-                             "values differ")
-
     @property
     def gaps(self) -> int:
         """The number of places for a query."""
@@ -74,7 +59,6 @@ class MQAR:
 
         A target is the value of the key at a query, and `UNASKED` elsewhere.
         """
-        check_integers(1, rows=rows)
         half = self.vocabulary // 2
         keys = 1 + distinct(rows, self.pairs, half - 1, generator)  # (rows, n)
         values = half + distinct(rows, self.pairs, half, generator)  # (rows, n)

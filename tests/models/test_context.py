@@ -102,9 +102,7 @@ def refusals(group):
              "wanted 'cca'": lambda: swap_attention(whole, "streaming_llm", context_parallel=group),
              "sinks: got 4, wanted 0 over several processes":
              lambda: swap_attention(whole, "cca", sinks=4, context_parallel=group),
-             "wanted a process group": lambda: swap_attention(whole, "cca", context_parallel=2),
              "model: reads whole texts": lambda: local_inputs(whole, ids),
-             "labels: got shape": lambda: local_inputs(model, ids, ids[:, 1:]),
              "attention_mask: got padding": lambda: model(**local_inputs(model, ids) | padded),
              "q: got 5 tokens in process 0, wanted 8":
              lambda: model(**local_inputs(model, ids) | shorter),

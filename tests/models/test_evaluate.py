@@ -200,11 +200,6 @@ def test_bootstrap_interval_covers_the_mean_as_often_as_it_says():
     assert 88 <= sum(covered) <= 100  # 95 expected, sd 2.2; percentile intervals are a little short
 
 
-def test_a_window_that_predicts_nothing_is_named():
-    with pytest.raises(ValueError, match="length: got 1"):
-        perplexity(small.model(), torch.zeros(10, dtype=torch.long), length=1)
-
-
 def test_a_stream_shorter_than_a_window_is_named():
     with pytest.raises(ValueError, match="stream: 10 tokens"):
         perplexity(small.model(), torch.zeros(10, dtype=torch.long), length=64)

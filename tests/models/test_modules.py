@@ -220,7 +220,7 @@ def test_the_files_of_a_checkpoint(tmp_path):
 def test_another_attention_or_another_size_loads_no_weights(tmp_path):
     save_pretrained(swapped("gpt2"), tmp_path / "model")
     assert modules_of(load_pretrained(tmp_path / "model", "full")[0]) == {}
-    with pytest.raises(ValueError, match=r"0.conv.bias of shape \(5,\), saved was \(4,\)"):
+    with pytest.raises(ValueError, match="size mismatch for 0.conv"):
         load_pretrained(tmp_path / "model", "lococo", **SMALL | {"slots": 5})
     (tmp_path / "model" / MODULES_FILE).unlink()
     with pytest.raises(ValueError, match=f"holds no {MODULES_FILE}"):

@@ -157,17 +157,3 @@ def test_random_filler_fills_every_place_from_the_whole_vocabulary():
     input_ids, targets = task.batch(3000, generator())
     filler = input_ids[:, 8:][targets[:, 8:] == UNASKED]
     assert agrees(torch.bincount(filler, minlength=16).numpy(), np.full(16, 1 / 16))
-
-
-@pytest.mark.parametrize("name, value", [
-    ("length", 63), ("length", 12), ("length", 0), ("pairs", 0), ("pairs", 2.0),
-    ("vocabulary", 8191), ("vocabulary", 8), ("power", float("nan")), ("power", -1),
-    ("power", "steep")])
-def test_bad_settings_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"^{name}: got "):
-        MQAR(**{name: value})
-
-
-def test_no_rows_are_refused():
-    with pytest.raises(ValueError, match="^rows: got 0"):
-        MQAR().batch(0, generator())

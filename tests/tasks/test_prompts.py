@@ -139,9 +139,8 @@ def overhang(task, length):
 
 
 @pytest.mark.parametrize("task", ALL, ids=str)
-@pytest.mark.parametrize("length", [300, 377, 512])
-def test_examples_fill_their_length_and_no_more(task, length):
-    over, one_more_over = overhang(task, length)
+def test_examples_fill_their_length_and_no_more(task):
+    over, one_more_over = overhang(task, 377)
     assert over <= 0 < one_more_over
 
 
@@ -297,39 +296,17 @@ def test_the_room_is_that_of_the_longest_answer():
     assert filling.SPARE + 1 <= one < alternatives < two
 
 
-@pytest.mark.parametrize("name, difficulty, told", [
-    ("niah", {}, "task: got 'niah', wanted one of niah_single, niah_multikey"),
-    ("niah_single", {"size": 3}, "difficulty: 'size' is none of niah_single, wanted digits"),
-    ("niah_single", {"digits": 0}, "digits: got 0"),
-    ("niah_single", {"digits": 19}, "digits: got 19"),
-    ("niah_multikey", {"distractors": 9, "digits": 1}, "digits: got 1 for 10 different"),
-    ("niah_multikey", {"distractors": 10**9}, "distractors: got 1000000000"),
-    ("niah_single", {"wording": 2}, "wording: got 2, wanted 0 to 1"),
-    ("niah_single", {"wording": 0.5}, "wording: got 0.5"),
-    ("variable_tracking", {"hops": -1}, "hops: got -1"),
-    ("common_words", {"often": 1}, "often: got 1, wanted more than 1"),
-    ("common_words", {"common": 9999, "often": 9999}, "common, often: got 9999 and 9999"),
-    ("frequent_words", {"top": 30}, "top, alpha: got 30"),
-    ("frequent_words", {"top": 20, "alpha": 10}, "top, alpha: got 20 and 10"),
-    ("key_values", {"short": 1}, "short: got 1, wanted true or false")])
-def test_a_wrong_difficulty_is_named(name, difficulty, told):
-    with pytest.raises(ValueError) as error:
-        make_task(name, **difficulty)
-    assert told in str(error.value)
-
-
 @pytest.mark.parametrize("call, told", [
+    (lambda: make_task("niah"), "task: got 'niah', wanted one of niah_single, niah_multikey"),
+    (lambda: make_task("common_words", often=1), "often: got 1, wanted more than 1"),
+    (lambda: make_task("frequent_words", alpha=-1), "alpha: got -1, wanted more than 0"),
     (lambda: drawn(VariableTracking(9999, 9999)), "words: got 99990000"),
     (lambda: drawn(NiahSingle(), length=20), "length: got 20, wanted at least"),
-    (lambda: drawn(NiahSingle(), count=0), "count: got 0"),
-    (lambda: drawn(NiahSingle(), place=2), "place: got 2"),
-    (lambda: chosen_task("niah_single", ["many"]), "difficulty: got 'many', wanted a number"),
     (lambda: chosen_task("niah_single", ["3", "digits=4"]), "difficulty: digits given twice"),
     (lambda: chosen_task("key_values", ["3"]), "wanted NAME=VALUE, such as short=false"),
     (lambda: chosen_tasks([], ["3"]), "difficulty: got '3' without --task"),
-    (lambda: chosen_tasks(["niah_single"] * 2), "task: got niah_single twice"),
-    (lambda: chosen_tasks(["niah_single"], ["short=true"]), "'short' is none of niah_single")])
-def test_what_is_wrong_is_named(call, told):
+    (lambda: chosen_tasks(["niah_single"] * 2), "task: got niah_single twice")])
+def test_what_would_be_silently_wrong_is_named(call, told):
     with pytest.raises(ValueError) as error:
         call()
     assert told in str(error.value)
