@@ -7,14 +7,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from cca_lab.attention import statistics as analysis
-from cca_lab.cli import app
 from cca_lab.models import attention_maps, save_pretrained
 from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
 from cca_lab.views.figures import sparsity as figures
+from tests.command import run_command
 from tests.mutants import theory_sparsity as mutants
 from tests.studies import small
 
@@ -125,7 +124,7 @@ def test_the_command_writes_what_it_measured(tmp_path):
     save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
     words = ["study", "sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt",
              "--texts", 2, "--out", tmp_path / "found.json"]
-    run = CliRunner().invoke(app, [str(word) for word in words])
+    run = run_command([str(word) for word in words])
     assert run.exit_code == 0, run.output
     assert "these end at 128" in run.output and str(tmp_path) not in run.output
     found = json.loads((tmp_path / "found.json").read_text())
@@ -133,7 +132,7 @@ def test_the_command_writes_what_it_measured(tmp_path):
     head = found["heads"][0]
     assert set(head["p_sparse"]) == {"0.05", "0.02", "0.01"} and head["p_sparse"]["0.01"][0] == 0
     assert set(head["l95"]["0.05"]) == {"tau", "tau_entropy", "measured"} and len(head["k90"]) == 3
-    refused = CliRunner().invoke(app, [*map(str, words), "--length", "300"])
+    refused = run_command([*map(str, words), "--length", "300"])
     assert refused.exit_code == 2 and "length: got 300, wanted 100 to 128" in refused.output
 
 
