@@ -12,6 +12,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from cca_lab.files import models_folder
 from cca_lab.mechanisms.caches import fitted
 from cca_lab.mechanisms.caching.base import CacheSizes
+from cca_lab.models.recipe import Strategy
 from cca_lab.studies.reproduce.artefact import ROWS, Arm, Artefact, Converging, study_file, values
 
 BASE, LENGTH = "gpt2-mini", 512
@@ -40,7 +41,7 @@ def arms_at(entries: int, methods: Mapping[str, str]) -> dict[str, Arm]:
             for name, method in methods.items()}
 
 
-def arm(attention: str, strategy: str = "full", plain: bool = False, **options: object) -> Arm:
+def arm(attention: str, strategy: Strategy = "full", plain: bool = False, **options: object) -> Arm:
     """Return an arm with some options other than those of `BASES`; a variant has DGA's."""
     base = BASES.get(attention.partition("_")[0], {})
     return Arm(attention, {**base, **options}, strategy, plain=plain)
