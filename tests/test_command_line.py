@@ -27,7 +27,7 @@ MISTAKES = {  # words; what the line says
     "no number": (["evaluate", "--model", "model", "--windows", "x"], "--windows: "),
     "a number out of range": (["evaluate", "--model", "model", "--windows", "-1"], "got -1"),
     "not finite": ([*FINETUNE, "--out", "run", "--learning-rate", "nan"], "got nan"),
-    "none of the choices": ([*FINETUNE, "--out", "run", "--strategy", "x"], "got 'x'"),
+    "none of the choices": ([*FINETUNE, "--out", "run", "--strategy", "x"], "choice 'x'"),
     "given twice": (["evaluate", "--model", "a", "--model", "b"], "--model: given 2 times"),
     "an empty text": (["evaluate", "--model", ""], "--model: got an empty text"),
     "a file that is missing": (["course", "check", "nothing.ipynb"], "nothing.ipynb"),
