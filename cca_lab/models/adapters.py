@@ -119,9 +119,6 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
     weights, base = load_file(folder / WEIGHTS_FILE), _base_of(model)
     with safe_open(folder / WEIGHTS_FILE, "pt") as file:
         trained_on = (file.metadata() or {}).get(BASE, base)  # peft's own files have none
-    # rounded to another dtype, weights have another fingerprint
-    if trained_on.split()[0] == base.split()[0] and trained_on != base:
-        raise ValueError("it was trained on another base model")
     model.add_adapter(LoraConfig.from_pretrained(str(folder)), NAME)
     wanted, got = ({name: tuple(weight.shape) for name, weight in each.items()}
                    for each in (adapter_weights(model), weights))
@@ -129,6 +126,9 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
         if wanted.get(name) != got.get(name):
             raise ValueError(f"{name} is {got.get(name, 'missing')}, and the model wants "
                              f"{wanted.get(name, 'none')}; it was trained on another base model")
+    # rounded to another dtype, weights have another fingerprint
+    if trained_on.split()[0] == base.split()[0] and trained_on != base:
+        raise ValueError("it was trained on another base model")
     set_peft_model_state_dict(model, weights, adapter_name=NAME)
 
 

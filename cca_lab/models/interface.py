@@ -189,7 +189,7 @@ def padding_mask(*, attention_mask: Tensor | None = None,
 
 
 def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Before a model's forward: reject a wrong cache, pass on the request for maps."""
+    """Before a model's forward: reject a wrong cache or mask, pass on the request for maps."""
     mechanism = mechanism_in(module.config)
     if mechanism.name == "full":
         return args, kwargs
@@ -203,6 +203,10 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
         raise ValueError(_wrong_cache(cache, mechanism.name))
     if cache is not None:
         cache.check_config(module.config)
+    mask = kwargs.get("attention_mask")
+    if mask is not None and mask.ndim != 2:  # OPT computes positions from it first
+        raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted (batch, tokens); "
+                         "the mechanism decides itself who sees whom")
     if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
         kwargs[MAPS] = True
     return args, kwargs
