@@ -28,7 +28,7 @@ def at_least(least: int) -> Any:
         return value
 
     return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1, metavar="INT", instance_from_str=read, is_instance=lambda each: type(each) is int,
+        nargs=1, metavar=f"INT>={least}", instance_from_str=read, is_instance=lambda each: type(each) is int,
         str_from_instance=lambda each: [str(each)])
 
 
@@ -75,4 +75,8 @@ def _line(box: str) -> str:
     rows = (row.strip("\u2502\u256d\u256e\u2570\u256f\u2500 \t") for row in box.splitlines())
     words = " ".join(row for row in rows if row.strip("-")).partition(" For full helptext")[0]
     wrong = re.search(r"Error parsing (\S+): (.*?)(?: Got errors| Argument helptext|$)", words)
-    return f"{wrong[1]}: {wrong[2].rstrip('.')}" if wrong else words
+    if wrong is None:
+        return words
+    what = re.sub(r"no type matching (?:\{None\}\|)?(\S+) could be instantiated from \['(.*)'\]",
+                  r"got '\2', wanted \1", wrong[2])  # of an option that may be left out
+    return f"{wrong[1]}: {what.rstrip('.')}"
