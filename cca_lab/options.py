@@ -28,8 +28,8 @@ def at_least(least: int) -> Any:
         return value
 
     return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1, metavar=f"INT>={least}", instance_from_str=read, is_instance=lambda each: type(each) is int,
-        str_from_instance=lambda each: [str(each)])
+        nargs=1, metavar=f"INT>={least}", instance_from_str=read,
+        is_instance=lambda each: type(each) is int, str_from_instance=lambda each: [str(each)])
 
 
 def _finite(words: list[str]) -> float:
