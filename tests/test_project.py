@@ -146,7 +146,7 @@ def test_make_walkthrough_hands_on_where_to_start():
     line = make("-n", "walkthrough", "FROM=05").splitlines()[-1]
     shell = line.replace(".venv/bin/cca-lab", "echo cca-lab")
     printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["cca-lab", "walkthrough", "--from", "05"]
+    assert printed.split() == ["cca-lab", "walkthrough", "--show", "--from", "05"]
 
 
 def test_quick_tests_and_nightly_tests_leave_out_what_they_say():
