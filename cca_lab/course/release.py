@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import re
+import shutil
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,9 @@ def build(notebooks: Path, out: Path, *, start: str | None = None,
     sources = [path for path in meant if out / path.name not in left]
     made = {path.name: to_work_in(notebook_files.read(path), up=up) for path in sources}
     with whole_folder(out) as folder:
+        for path in notebooks.glob("*.py"):  # modules that notebooks import
+            if not (out / path.name).exists():
+                shutil.copy(path, folder / path.name)
         for name, notebook in made.items():
             with replacing(folder / name) as temporary:
                 nbformat.write(notebook, temporary)

@@ -16,6 +16,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+from cca_lab.files import in_clone, notebooks_folder
+
 MOST_WORK = 600  # seconds of processor time of one cell, by the kernel's own process
 MOST_WAIT = 3600  # seconds of one cell by the clock, however busy the machine is
 TRACEBACK_LINES = 14
@@ -80,6 +82,9 @@ def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda numb
         client = NotebookClient(notebook, km=kernel_manager(private), timeout=MOST_WAIT,
                                 startup_timeout=120, record_timing=False, coalesce_streams=True)
         environment = os.environ | KERNEL_SETTINGS | {"IPYTHONDIR": str(private / "ipython")}
+        if in_clone():  # modules beside the notebooks are found, as in JupyterLab
+            beside = [str(notebooks_folder()), *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment["PYTHONPATH"] = os.pathsep.join(beside)
         log = private / "kernel.log"  # messages of the kernel itself, not the output of cells
         with log.open("wb") as messages, client.setup_kernel(
                 cleanup_kc=True, cwd=str(working), env=environment, stdout=messages,

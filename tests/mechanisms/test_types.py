@@ -10,12 +10,11 @@ from cca_lab import MECHANISMS, MInference, pool_groups
 from cca_lab.mechanisms.caches import CacheSizes
 from cca_lab.mechanisms.dga.selection import FocalRule
 from cca_lab.mechanisms.lococo import Settings
-from cca_lab.tasks.mqar import MQAR
 
 SIZES = {CacheSizes: {"layers": 2, "kv_heads": 2, "head_dim": 4}}
 WRONG = {bool: ("no", 1, 0.0, None), float: (True, False)}
 CASES = [(kind, each.name, wrong)
-         for kind in (*MECHANISMS.values(), FocalRule, Settings, MQAR, CacheSizes)
+         for kind in (*MECHANISMS.values(), FocalRule, Settings, CacheSizes)
          for each in fields(kind) if each.init
          for wrong in WRONG.get(get_type_hints(kind)[each.name], ())]
 
@@ -23,7 +22,7 @@ CASES = [(kind, each.name, wrong)
 def test_the_cases_are_those_of_every_mechanism_with_such_options():
     assert {(kind.__name__, name) for kind, name, _ in CASES} >= {
         ("CCA", "per_query_head"), ("DGA", "shared"), ("DGA", "gamma"),
-        ("BlockSparse", "force_diagonal"), ("CacheSizes", "rotary"), ("MQAR", "random_filler")}
+        ("BlockSparse", "force_diagonal"), ("CacheSizes", "rotary")}
 
 
 @pytest.mark.parametrize("kind, name, wrong", CASES)

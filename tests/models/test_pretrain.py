@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import CCA
-from cca_lab.models import attention_of, load_pretrained, swap_attention
+from cca_lab.models import attention_of, load_pretrained, mini, swap_attention
 from cca_lab.models.mini import new_model, sinusoids
 from cca_lab.models.plugin import group_size
 from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
 from cca_lab.models.training import MatrixMuon, block_matrices
-from cca_lab.studies import pretrain as command
 from cca_lab.studies.pretrain import Pretrain
 from tests.command import run_command
 from tests.studies import small
@@ -125,7 +124,7 @@ def test_a_run_repeats_bit_for_bit():
 
 def with_a_tokenizer_at_hand(monkeypatch):
     """Save the command the seconds in which it trains a tokenizer."""
-    monkeypatch.setattr(command, "train_tokenizer",
+    monkeypatch.setattr(mini, "train_tokenizer",
                         lambda corpus, size: copy.deepcopy(small.tokenizer()))
 
 

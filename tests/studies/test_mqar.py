@@ -227,7 +227,3 @@ def test_the_figure_draws_means_seeds_and_levels():
 
 def test_every_mechanism_has_a_colour():
     assert set(COLOURS) == {"full", *NAMES}
-    with pytest.raises(ValueError, match="^points: got 'longlora'"):
-        frontier({"longlora": {1024: [0.5]}}, {}, published=0.99, guess=0.25)
-    with pytest.raises(ValueError, match="^points: got no accuracy of 'cca'"):
-        frontier({"cca": {1024: []}}, {}, published=0.99, guess=0.25)

@@ -268,11 +268,11 @@ def renamed(x):
 
 def check_mechanism(monkeypatch, name):
     """Given its choice of tokens; gradients of the loops by PyTorch's rules, in the field."""
-    for module, made in ((cca, "pool_groups"), (cca, "cores"), (dga, "pool_groups"),
+    for module, made in ((cca, "pool_checked"), (cca, "cores"), (dga, "pool_checked"),
                          (dga, "cores")):
         right = getattr(module, made)
         monkeypatch.setattr(module, made, lambda *args, right=right, **rest: tuple(
-            map(renamed, right(*args, **rest))))
+            part if part is None else renamed(part) for part in right(*args, **rest)))
     monkeypatch.setattr(pools, "KERNEL_DTYPES", (torch.float64,))
     monkeypatch.setattr(interval, "blocks_for", lambda *args: Blocks(4, 4, 1, 1))
     monkeypatch.setenv("TRITON_INTERPRET", "1")

@@ -126,7 +126,7 @@ def test_the_command_writes_what_it_measured(tmp_path):
              "--texts", 2, "--out", tmp_path / "found.json"]
     run = run_command([str(word) for word in words])
     assert run.exit_code == 0, run.output
-    assert "these end at 128" in run.output and str(tmp_path) not in run.output
+    assert "rows of 128 tokens" in run.output and str(tmp_path) not in run.output
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["lengths"] == [100, 116, 128] and found["texts"] == 2 and len(found["heads"]) == 4
     head = found["heads"][0]

@@ -33,7 +33,7 @@ def test_a_contender_that_fails_does_not_take_the_others_along():
 
 def test_the_committed_figure_shows_full_attention_and_the_first_setting():
     result = json.loads((results_folder() / "gpu-h100.json").read_text())
-    words = {text.get_text() for text in gpu.draw(result).axes[0].texts}
+    words = set(gpu.draw(result).axes[0].get_legend_handles_labels()[1])
     assert {"flash", "sdpa", "full, kernel", "CCA, s = 1024", "CCA, kernel, s = 1024"} <= words
     assert not {"CCA, s = 4096", "CCA, flex", "pooling"} & words
 

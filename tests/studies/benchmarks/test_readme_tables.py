@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cca_lab.mechanisms.base import EVERY_ROW
-from cca_lab.studies import tables as readme
+from cca_lab.studies import model_tables as readme
 
 
 @pytest.fixture
