@@ -133,7 +133,7 @@ def test_the_command_writes_what_it_measured(tmp_path):
     assert set(head["p_sparse"]) == {"0.05", "0.02", "0.01"} and head["p_sparse"]["0.01"][0] == 0
     assert set(head["l95"]["0.05"]) == {"tau", "tau_entropy", "measured"} and len(head["k90"]) == 3
     refused = run_command([*map(str, words), "--length", "300"])
-    assert refused.exit_code == 2 and "length: got 300, wanted 100 to 128" in refused.output
+    assert refused.exit_code == 2 and "got 300 tokens, wanted at most 128" in refused.output
 
 
 @pytest.mark.parametrize("call, words",
