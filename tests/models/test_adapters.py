@@ -413,11 +413,12 @@ def test_a_base_that_is_not_here_is_to_be_given():
 
 def test_commands_take_an_adapter(capsys):
     save_pretrained(small.model(), "base", small.tokenizer())
-    settings = dict(model="base", group=4, window=8, config=lora(steps=2, save_every=0),
-                    reading=Reading(rows=4, length=64))
+    Path("text.txt").write_text(small.corpus().train[0])
+    settings = dict(model="base", text="text.txt", group=4, window=8,
+                    config=lora(steps=2, save_every=0), reading=Reading(rows=4, length=64))
     Finetune(out=Path("run"), **settings).run()
     assert "evaluate --model run/model" in capsys.readouterr().out
-    small_one = dict(length=64, windows=2, questions=0)
+    small_one = dict(text="text.txt", length=64, windows=2, questions=0)
     found = [Evaluate(**given, **small_one).run() for given in
              (dict(model="base", adapter="run/model"), dict(model="run/model"), dict(model="base"))]
     assert found[0] == found[1] and found[0]["model"] == "model" and found[2]["model"] == "base"
