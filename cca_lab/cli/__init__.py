@@ -105,7 +105,11 @@ def prepared(name: str, command: Command, words: Sequence[str]) -> Callable[[], 
         module, _, kind = command[0].partition(":")
         settings = parsed(getattr(import_module(module), kind), words, name)
         check_outputs(vars(settings))
-        return lambda: settings.run() and None  # the result is for callers in Python
+
+        def call() -> None:  # the result is for callers in Python
+            settings.run()
+
+        return call
     return parsed(_later(command), words, name)  # type: ignore[no-any-return]
 
 
