@@ -141,7 +141,7 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
         return np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
 
     return categories({title: kinds(as_array(matrix).astype(int))
-                       for title, matrix in needed.items()}, _REACHED)
+                       for title, matrix in needed.items()}, _REACHED, small=True)
 
 
 @styled

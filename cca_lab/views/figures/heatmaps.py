@@ -77,20 +77,25 @@ def heatmap(matrix: Any, *, title: str = "", **options: Any) -> Figure:
 def categories(panels: Mapping[str, Any], kinds: Mapping[str, str], *,
                rows: Sequence[Any] | None = None, columns: Sequence[Any] | None = None,
                written: Mapping[str, Any] | None = None, row_name: str = "query",
-               column_name: str = "token", end: int = 0) -> Figure:
+               column_name: str = "token", end: int = 0, small: bool = False) -> Figure:
     """Draw matrices whose entries are kinds: integers that count the names of `kinds`.
 
     By title a matrix; `kinds` has the colours of the kinds, those that occur are in the legend.
-    `written` has texts for the cells, and a line marks the `end` of the first columns.
+    `written` has texts for the cells, and a line marks the `end` of the first columns. `small`
+    panels, of which many stand in a line, have no labels.
     """
     arrays = {title: as_array(matrix).astype(int) for title, matrix in panels.items()}
     shape = next(iter(arrays.values())).shape
-    figure, drawn = _panels(arrays, shape)
+    figure, drawn = _panels(arrays, shape, **({"cell": 0.0, "room": 0.3} if small else {}))
     for axes, (title, cells) in zip(drawn, arrays.items(), strict=True):
+        grid_lines = {} if small else _grid(cells)
         seaborn.heatmap(cells, ax=axes, cmap=ListedColormap(list(kinds.values())), vmin=0,
                         vmax=len(kinds) - 1, square=True, cbar=False, fmt="",
-                        annot=written and written[title], annot_kws={"size": 8}, **_grid(cells))
-        _label(axes, shape, rows, columns, row_name, column_name)
+                        annot=written and written[title], annot_kws={"size": 8}, **grid_lines)
+        if small:
+            axes.set(xticks=[], yticks=[])
+        else:
+            _label(axes, shape, rows, columns, row_name, column_name)
         axes.set_title(title)
         if end:
             axes.axvline(end, color="white", linewidth=7)
@@ -134,7 +139,7 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
 
 
 def _panels(titles: Collection[str], shape: tuple[int, int],
-            cell: float = _CELL) -> tuple[Figure, list[Axes]]:
+            cell: float = _CELL, room: float = _ROOM) -> tuple[Figure, list[Axes]]:
     """Make axes side by side, in several lines if needed, for titles and square cells."""
     height, width = (min(max(cell * side, _LEAST_SIDE), _MOST_SIDE) for side in shape)
     width = max(width, _LETTER * max(map(len, titles)))
@@ -142,8 +147,8 @@ def _panels(titles: Collection[str], shape: tuple[int, int],
     in_line = min(count, max(1, int(_WIDEST // width)))
     lines = -(-count // in_line)
     figure, axes = plt.subplots(lines, in_line, squeeze=False,
-                                figsize=(in_line * width + _ROOM,
-                                         lines * (height + 0.85 * _ROOM) + 0.3))
+                                figsize=(in_line * width + room,
+                                         lines * (height + 0.85 * room) + 0.3))
     for unused in axes.flat[count:]:
         unused.axis("off")
     return figure, list(axes.flat[:count])
