@@ -95,13 +95,11 @@ def check_folder(path: Path, name: str = "out") -> Path:
     return path
 
 
-def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
-    """Refuse an output in the folder of the model, or the file of the text, of the same command."""
+def check_apart(out: Path, model: str | Path) -> None:
+    """Refuse an output in the folder of the model of the same command."""
     target, folder = out.resolve(), Path(model).expanduser().resolve()
     if folder.is_dir() and folder in (target, *target.parents):
         raise ValueError(f"out: {out} is in the folder of the model itself; choose another place")
-    if text is not None and target == Path(text).resolve():
-        raise ValueError(f"out: {out} is the text itself; choose another name")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import Any, get_type_hints
 
 LARGEST = 2**62  # sums of two such numbers are still int64
-LARGEST_WRITTEN = 2**31 - 1  # limit in a config.json; real lengths and sizes are far below
 
 
 def check_flags(settings: Any) -> None:

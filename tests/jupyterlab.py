@@ -141,13 +141,6 @@ def choose(page: Any, menu: str, entry: str) -> None:
     page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
 
 
-def run_all(page: Any) -> None:
-    """Run all cells of the open notebook by the menu, wait until the run has ended, and save."""
-    choose(page, "Run", "Run All Cells")
-    page.wait_for_function(FINISHED)
-    save(page)
-
-
 def run(page: Any, name: str) -> str:
     """Run one cell by the keys, wait for it, and return the text below it, if there is any."""
     cell(page, name).locator(".cm-content").click()

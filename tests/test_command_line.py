@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cca_lab import cli
+from cca_lab.models.recipe import Diverged
 from cca_lab.options import parsed
 from cca_lab.theory import prove
 from cca_lab.theory.forall.terms import implied, integers
@@ -62,10 +63,6 @@ def test_a_mistake_is_one_line(folder, words, told):
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and told in line
     assert sorted(folder.rglob("*")) == before and (folder / "text.txt").read_text() == "a text"
-
-
-class Diverged(Exception):
-    """Named as the error of a training that diverged."""
 
 
 @pytest.mark.parametrize("error, status, line", [

@@ -17,6 +17,7 @@ from cca_lab.cli import course, lab, theory
 from cca_lab.extras import advice
 from cca_lab.files import check_apart
 from cca_lab.freed_memory import keep_freed_memory
+from cca_lab.models.recipe import Diverged
 from cca_lab.options import parsed
 from cca_lab.studies.registry import COMMANDS as TRAINING
 from cca_lab.studies.registry import STUDIES
@@ -68,7 +69,7 @@ def app(words: Sequence[str] | None = None) -> None:
         print(line_of(error, words), file=sys.stderr)
         if isinstance(error, OSError):
             _discard_output()
-        status = DIVERGED if type(error).__name__ == "Diverged" else MISTAKE
+        status = DIVERGED if isinstance(error, Diverged) else MISTAKE
     raise SystemExit(status)
 
 
@@ -141,7 +142,7 @@ def check_outputs(values: dict[str, Any]) -> None:
 def line_of(error: Exception, words: Sequence[str] = ()) -> str:
     """Return the line that tells of an error, with the option that named its file."""
     told = " ".join(str(error).split()) or type(error).__name__
-    if type(error).__name__ == "Diverged":
+    if isinstance(error, Diverged):
         return f"diverged: {told}"
     if isinstance(error, ModuleNotFoundError) and (todo := advice(error.name)):
         return f"error: {error.name}: is not installed; {todo}"

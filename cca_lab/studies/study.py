@@ -125,8 +125,6 @@ def load(model: str, attention: str | None = None, *, adapter: str | None = None
     from cca_lab.models.checkpoints import quiet
 
     quiet()
-    if adapter is not None:
-        note_other_base(adapter, model)
     loaded, tokenizer = models.load_pretrained(model, attention, adapter=adapter, **options)
     loaded.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
     return loaded, tokenizer
@@ -203,17 +201,6 @@ def note_other_model(heads: Path | None, model: str) -> None:
         scored = read_json(heads, "heads").get("model")
         if scored != Path(model).resolve().name:
             note(f"{heads} ranks the heads of {scored}, and {model} is read")
-
-
-def note_other_base(adapter: str, model: str) -> None:
-    """Note that an adapter was trained on another model than the one that is read."""
-    from cca_lab.models.adapters import CONFIG_FILE
-
-    path = Path(adapter) / CONFIG_FILE
-    config = read_json(path, "adapter") if path.is_file() else {}
-    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    if base and Path(base).name != Path(model).resolve().name:
-        note(f"{adapter} was trained on {base}, and {model} is read")
 
 
 def label(name: str, options: Mapping[str, Any]) -> str:

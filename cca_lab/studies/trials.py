@@ -1,7 +1,6 @@
 """Finetuning trials: short training runs of one model, measured alike, and means over seeds."""
 
 import copy
-import hashlib
 import math
 import time
 from collections.abc import Mapping
@@ -80,7 +79,10 @@ class Trials(TextStudy):
     @cached_property
     def content(self) -> dict[str, Any]:
         """The content of the file: the settings, and the row of each trial."""
-        settings = {"model": self.name, "weights": fingerprint(self.loaded[0]),
+        from cca_lab.models.adapters import fingerprint
+
+        weights = dict(sorted(self.loaded[0].state_dict().items()))
+        settings = {"model": self.name, "weights": fingerprint(weights),
                     "length": self.evaluation.length, "windows": self.windows,
                     "questions": self.evaluation.questions, "corpus": self.about_text()}
         return continued(self.out, settings) or {**settings, "machine": machine(), "trials": {}}
@@ -164,12 +166,3 @@ class Trials(TextStudy):
         from cca_lab.models.evaluate import bootstrap_mean
 
         return bootstrap_mean(losses - self.base_losses, np.exp)
-
-
-def fingerprint(model: torch.nn.Module) -> str:
-    """Return the first 16 hex digits of the SHA-256 over a model's weights."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]

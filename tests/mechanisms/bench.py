@@ -48,11 +48,6 @@ def read_matrix(implementation: Implementation, q: Tensor, k: Tensor, options: d
     return torch.cat(parts, dim=-1)[..., :length]
 
 
-def read_by(implementation: Implementation) -> Callable[..., Tensor]:
-    """Return (q, k, **options) -> bool (B, H, L, L): the tokens with a weight in each row."""
-    return lambda q, k, **options: read_matrix(implementation, q, k, options) > 0
-
-
 # ---------------------------------------------------------------- every mechanism
 
 def check_same(implementation: Implementation, options: dict, reference: Implementation,

@@ -19,8 +19,6 @@ import torch
 
 from cca_lab.freed_memory import give_back
 
-ROUNDS = "Interleaved rounds; each time is the median over them."  # help of `study latency`
-MOST_ROUNDS = 1000
 MOST_REPEATS = 200
 LONG = 20  # a call of this many times `least` is timed alone
 

@@ -16,7 +16,6 @@ from cca_lab.mechanisms.cca import groups
 from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.cost.pairs import full_pairs
 
-GIB = 2**30
 CONTEXT = 2**17  # "128K"
 GROUP, WINDOW = 16, 1024
 SECONDS = Fraction("124.85"), Fraction("15.89")  # measured: full self-attention, CCA-Attention

@@ -19,8 +19,6 @@ from cca_lab.views.figures.style import (
     styled,
 )
 
-_APART = 0.055  # least distance between names at the ends of lines, as a share of the height
-
 
 @styled
 def curves(x: Sequence[float], series: Mapping[str, Any], *, xlabel: str, ylabel: str,

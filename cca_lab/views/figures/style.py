@@ -142,12 +142,6 @@ def _mechanism_in(thing: Any) -> str:
                  if start and start == key.replace("_", "")), "")
 
 
-def name_line(axes: Axes, name: str, x: float, y: float, colour: ColorType) -> None:
-    """Write a line's name to the right of its end (x, y), even if that is outside the axes."""
-    axes.annotate(name, (x, y), xytext=(7, 0), textcoords="offset points", color=colour,
-                  va="center", fontsize=9, annotation_clip=False)
-
-
 def heading(figure: Figure, title: str) -> None:
     """Write a title above all panels, at the left."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
