@@ -89,10 +89,13 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
     """Return the same covariance for groups of m, in units of sigma^2.
 
     "mean": a group's logit is the mean of its tokens' noisy logits; "pooled": it has its own noise.
+    The softmax of the clean logits of groups must be their masses, as for weights that are constant
+    within groups.
     """
-    output, sources = _mean(values, weights), []
-    for g, mass in enumerate(group_masses(weights, m)):
-        centre = _mean(values[g * m:(g + 1) * m], [Fraction(1, m)] * m)
+    masses, equal = group_masses(weights, m), [Fraction(1, m)] * m
+    centres = [_mean(values[g * m:(g + 1) * m], equal) for g in range(len(masses))]
+    output, sources = _mean(centres, masses), []
+    for centre, mass in zip(centres, masses, strict=True):
         # in the mean, each token's noise moves the group's logit by 1/m
         share, times = (mass / m, m) if noise == "mean" else (mass, 1)
         sources += [_minus(centre, output, share)] * times
