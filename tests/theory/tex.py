@@ -3,7 +3,7 @@
 A formula stands in an article as `$$ .. $$ (label)`. Names are single letters and commands; `X_j`
 is the entry `X[j]`, except of the names in `functions`: `U_g(A)` is `U(A, g)`, `P(X_j > x)` is
 `P(lambda X, S, alpha: X[j] > x)`. `sum_j` runs over `J`, the index in upper case, and
-`sum_{j \\in g}` over `members[g]`. Python's names of Greek letters are theirs (`lambda_`).
+`sum_{j \\in g}` over `members[g]`. A name with a bar ends in `_bar`; lambda is `lambda_`.
 """
 
 import re
@@ -124,6 +124,8 @@ class _Parser:
                 self.group()
                 return f"{token[1:]}({self.take()}{self.skip_index()})"
             return f"{token[1:]}({self.arguments()})"
+        if token == r"\bar":
+            return self.named(f"{self.group()}_bar", bare)
         if not re.fullmatch(r"\\?[A-Za-z]+", token):
             return token
         name = token.removeprefix("\\")
