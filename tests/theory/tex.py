@@ -2,22 +2,22 @@
 
 A formula stands in an article as `$$ .. $$ (label)`. Names are single letters and commands; `X_j`
 is the entry `X[j]`, except of the names in `functions`: `U_g(A)` is `U(A, g)`, `P(X_j > x)` is
-`P(lambda X, S, alpha: X[j] > x)`. `sum_j` runs over `J`, the index in upper case, and
+`P(lambda X, S, alpha: X[j] > x)`, `P_{sparse}(..)` is `P_sparse`. `sum_j` runs over `J`, and
 `sum_{j \\in g}` over `members[g]`. A name with a bar ends in `_bar`; lambda is `lambda_`.
 """
 
 import re
 from collections.abc import Collection
+from fractions import Fraction
 from math import ceil, floor
-from pathlib import Path
 
 from cca_lab.files import repository
 
 TOKEN = re.compile(r"\\[A-Za-z]+|\\[{},;!]|\d+(?:\.\d+)?|[A-Za-z]|\S")
-SPACING = {r"\,", r"\;", r"\!", r"\left", r"\right", r"\big", r"\Big", r"\bigl", r"\bigr", "&",
-           r"\quad"}
+SPACING = {r"\,", r"\;", r"\!", r"\left", r"\right", r"\big", r"\Big", r"\bigl", r"\bigr", "&"}
 RELATIONS = {r"\ge": ">=", r"\le": "<=", "<": "<", ">": ">", "=": "=="}
 ROUNDED = {r"\lceil": (r"\rceil", "ceil"), r"\lfloor": (r"\rfloor", "floor")}
+KNOWN = {"ceil": ceil, "floor": floor, "Fraction": Fraction}
 CLOSING = {")", "}", "]", ",", r"\rceil", r"\rfloor", "+", "-", "/", *RELATIONS}
 
 
@@ -26,17 +26,31 @@ def formula(article: str, label: str) -> str:
     text = (repository() / "docs" / "claims" / f"{article}.md").read_text(encoding="utf-8")
     found = re.findall(rf"\$\$((?:(?!\$\$).)*)\$\$ \({re.escape(label)}\)", text, re.DOTALL)
     if len(found) != 1:
-        raise ValueError(f"{label}: {len(found)} formulas of {article}.md have this label, wanted 1")
-    return found[0].strip().rstrip(".,")
+        raise ValueError(f"{label}: {len(found)} formulas of {article}.md have it, wanted 1")
+    return found[0].partition(r"\quad")[0].strip().rstrip(".,")
+
+
+def plain(text: str) -> str:
+    """Return the TeX of the ledger's formula in plain letters, which ends at a semicolon."""
+    text = re.sub(r"\b(rho|alpha|lambda|gamma|sum|max)(?=_|\b)", r"\\\1", text.partition(";")[0])
+    text = re.sub(r"\b([Hv])bar\b|\b([Hv])bar(?=_)", r"\\bar{\1\2}", text)
+    text = re.sub(r"ceil(\((?:[^()]|\([^()]*\))*\))", r"\\lceil\1\\rceil", text)
+    for sign, command in ((">=", r"\ge "), ("<=", r"\le "), ("} in ", "} ")):
+        text = text.replace(sign, command)
+    return text.replace("P_sparse", "P_{sparse}(L)").replace(" in g}", r" \in g}")
 
 
 def sides(tex: str, functions: Collection[str] = ("P", "U")) -> list[str]:
     """Return the sides of a chain of relations, each as a Python expression."""
+    return chain(tex, functions)[::2]
+
+
+def chain(tex: str, functions: Collection[str] = ("P", "U")) -> list[str]:
+    """Return the sides of a chain of relations, and between them the relations, in Python."""
     parser = _Parser(tex, functions)
     found = [parser.sum()]
     while parser.next in RELATIONS:
-        parser.take()
-        found.append(parser.sum())
+        found += [RELATIONS[parser.take()], parser.sum()]
     if parser.next:
         raise ValueError(f"{tex!r}: cannot read from {parser.next!r} on")
     return found
@@ -44,7 +58,12 @@ def sides(tex: str, functions: Collection[str] = ("P", "U")) -> list[str]:
 
 def value(tex: str, functions: Collection[str] = ("P", "U"), side: int = -1, **names):
     """Return the value of one side of a formula, by default the last, for these names."""
-    return eval(sides(tex, functions)[side], {"ceil": ceil, "floor": floor, **names})
+    return eval(sides(tex, functions)[side], KNOWN | names)
+
+
+def holds(tex: str, functions: Collection[str] = ("P", "U"), **names) -> bool:
+    """Return whether a chain of relations holds for these names."""
+    return bool(eval(" ".join(chain(tex, functions)), KNOWN | names))
 
 
 class _Parser:
@@ -124,12 +143,23 @@ class _Parser:
                 self.group()
                 return f"{token[1:]}({self.take()}{self.skip_index()})"
             return f"{token[1:]}({self.arguments()})"
+        if token in (r"\operatorname", r"\text"):
+            return self.named(self.word(), bare)
         if token == r"\bar":
             return self.named(f"{self.group()}_bar", bare)
         if not re.fullmatch(r"\\?[A-Za-z]+", token):
-            return token
+            return f"Fraction('{token}')" if "." in token else token
         name = token.removeprefix("\\")
         return self.named({"lambda": "lambda_"}.get(name, name), bare)
+
+    def word(self) -> str:
+        """Read the letters of a word in braces."""
+        self.take("{")
+        word = ""
+        while self.next != "}":
+            word += self.take()
+        self.take("}")
+        return word
 
     def skip_index(self) -> str:
         """Drop an index: the maximum over j of X_j is that of X."""
@@ -159,6 +189,11 @@ class _Parser:
         index = ""
         if self.next == "_" and not bare:
             self.take()
+            if name in ("P", "Var") and self.next == "{":
+                name = f"{name}_{self.word()}"
+                if self.next == "(":
+                    self.arguments()
+                return name
             index = self.group()
         if name in self.functions and self.next == "(":
             if name == "P":
