@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cca_lab.theory.sparsity import laws, meaning
 from cca_lab.theory.sparsity import theorem1 as sparsity
-from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, p_sparse, points
-from cca_lab.theory.sparsity.meaning import k90, sink
+from cca_lab.theory.sparsity.laws import EVEN_PAIR, FiniteLaw, p_sparse, points
+from cca_lab.theory.sparsity.meaning import sink
 
 
 def test_equation_19_fails_for_unlike_logits_though_at_most_one_weight_can_pass():

@@ -5,7 +5,7 @@ from math import exp, log
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 from cca_lab.theory.sparsity import bounds, logits
 from cca_lab.theory.sparsity import limit as sparsity_limit
@@ -92,22 +92,6 @@ def test_a_sample_is_the_same_again_and_counts_by_the_definition():
     assert sample(law, 60, 0.1, 500, seed=3).value == by_hand
 
 
-def two_valued(length, rho, large, share):
-    """P_sparse, a binomial sum, for iid X: `large` > 1 with probability `share`, else 1."""
-    count = np.arange(1, length + 1)
-    sparse = large * length * rho > count * large + (length - count)
-    return binom.pmf(count, length, share)[sparse].sum()
-
-
-def test_two_valued_logits_reach_the_limit_of_bounded_ones():
-    assert two_valued(3, 1, 3, 0.8) == pytest.approx(0.48, abs=1e-12)
-    for rho, large, share in ((0.6, 3, 0.5), (0.75, 3, 0.5), (0.3, 20, 0.1), (0.1, 20, 0.1)):
-        law = LogitLaw("two values", None, moments=(1 - share + share * large, np.inf),
-                       bound=log(large))
-        assert two_valued(20_000, rho, large, share) == pytest.approx(
-            sparsity_limit.limit(law, rho), abs=1e-6)
-
-
 def test_the_limit_of_bounded_logits_depends_on_the_rate():
     law = uniform(1.0)
     boundary = law.moments[0] / exp(1.0)
@@ -116,39 +100,12 @@ def test_the_limit_of_bounded_logits_depends_on_the_rate():
     assert sparsity_limit.limit(logits.cauchy(1.0), 0.01) == 1
 
 
-@pytest.mark.parametrize("law, rho", [(gaussian(2.0), 0.05), (gaussian(1.0), 0.05),
-                                      (uniform(3.0), 0.2), (uniform(3.0), 0.5),
-                                      (laplace(0.8), 0.1)], ids=lambda value: str(value)[:20])
-def test_bounds_at_a_length_hold_at_every_larger_one(law, rho):
-    for length in (100, 400, 1500):
-        low, high = sparsity_limit.ends_at(law, length, rho)
-        for longer in (length, 2 * length, 5 * length):
-            seen = sample(law, longer, rho, 1000)
-            assert low - seen.error <= seen.value <= high + seen.error
-
-
-def test_a_law_that_is_far_from_its_limit_is_not_held_against_it():
-    law, rho = gaussian(1.0), 0.05
-    assert sample(law, 1500, rho, 2000).value == pytest.approx(0.31, abs=0.05)
-    low, high = sparsity_limit.ends_at(law, 1500, rho)
-    assert low < 0.31 and high == 1
-    for slow in (law, gaussian(0.3)):
-        low, high, _ = sparsity_limit.enclosed(slow, rho)
-        assert low > 0.99 and low <= sparsity_limit.limit(slow, rho) <= high
-
-
 def test_every_other_limit_is_refuted():
     for said in (1.0, 0.0, None, 0.5):
         assert not sparsity_limit.check_limit(lambda law, rho, said=said: said).holds
     for bounded in (False, True):
         assert not sparsity_limit.check_limit(
             lambda law, rho, bounded=bounded: float((law.bound < np.inf) == bounded)).holds
-
-
-def test_no_length_encloses_a_limit_at_the_boundary():
-    law = uniform(1.0)
-    with pytest.raises(ValueError, match="do not meet"):
-        sparsity_limit.enclosed(law, law.moments[0] / exp(law.bound))
 
 
 def test_the_rate_lies_below_its_simple_upper_bound_and_near_its_estimate():

@@ -177,7 +177,7 @@ def check_smoothing(subject: Smoothing) -> Outcome:
                                f"{'on tokens' if noise == 'mean' else 'on groups'}: variance "
                                f"{before} sigma^2 in full, {after} sigma^2 grouped",
                                {"full": float(before), "grouped": float(after)})
-    return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; the last: variance "
+    return Outcome(True, f"in rationals for {len(subject.cases)} cases; the last: variance "
                    f"{before} sigma^2 in full, {after} sigma^2 grouped")
 
 

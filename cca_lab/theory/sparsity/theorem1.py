@@ -105,7 +105,7 @@ def check_lower_bound(bound: Bound) -> Outcome:
                             "rho": float(rho)})
     for law, rho in ATTAINED:
         if (claimed := bound(law, rho)) != p_sparse(law, rho):
-            return Outcome(False, f"{law.name}, rho={rho}: claims at least {claimed}, and the sharp "
+            return Outcome(False, f"{law.name}, rho={rho}: claims at least {claimed}, the best "
                            f"bound is {p_sparse(law, rho)}")
     return Outcome(True, f"never above P_sparse on {len(CASES)} laws, equal to it on "
                    f"{len(ATTAINED)} more", {"laws": len(CASES), "equal": len(ATTAINED)})
@@ -131,10 +131,10 @@ def check_upper_bound(bound: Objective) -> Outcome:
     for law, rho in ATTAINED:
         least = min(bound(law, rho, x) for x in points(law, rho))
         if least != 1 - chances_over(law, rho)[0]:
-            return Outcome(False, f"{law.name}, rho={rho}: at the best x it claims at most {least}, "
-                           f"and 1/2 is right")
-    return Outcome(True, f"never below P(alpha_1 <= 1/(L rho)) at {tried} pairs of law and x, equal "
-                   f"to it at the best x of {len(ATTAINED)} laws", {"pairs": tried})
+            return Outcome(False, f"{law.name}, rho={rho}: at the best x it claims at most "
+                           f"{least}, and 1/2 is right")
+    return Outcome(True, f"never below P(alpha_1 <= 1/(L rho)) at {tried} pairs of law and x, "
+                   f"equal to it at the best x of {len(ATTAINED)} laws", {"pairs": tried})
 
 
 def head_times_tail(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
