@@ -50,7 +50,7 @@ def tail_alone(law, rho, x):
 
 def limit_needs_a_mean(law, rho):
     """Believes that P_sparse of unbounded logits tends to 1 only if X has a mean."""
-    return limit(law, rho) if law.moments[0] < float("inf") else 0.0
+    return limit(law, rho) if law.mean < float("inf") else 0.0
 
 
 def no_cross_term(weights, j):

@@ -163,8 +163,8 @@ def _gradient(weights: tuple[Any, ...], j: int) -> tuple[Any, ...]:
 
 
 CASES = tuple((tuple(Fraction(share, m * sum(shares)) for share in shares for _ in range(m)), m)
-              for shares, m in (((1, 1), 2), ((1, 3), 2), ((1,) * 8, 8), ((1, 1, 1), 2), ((1, 9), 4),
-                                ((1, 999), 2), ((1, 999), 3), ((1, 999), 4)))
+              for shares, m in (((1, 1), 2), ((1, 3), 2), ((1,) * 8, 8), ((1, 1, 1), 2),
+                                ((1, 9), 4), ((1, 999), 2), ((1, 999), 3), ((1, 999), 4)))
 # One token of each group.
 PLACES = tuple((case, m, j) for case, m in CASES for j in range(0, len(case), m))
 

@@ -48,7 +48,7 @@ def limit(law: LogitLaw, rho: float) -> float | None:
     """
     if law.bound == inf:
         return 1.0
-    boundary = law.moments[0] / exp(law.bound)
+    boundary = law.mean / exp(law.bound)
     return None if rho == boundary else float(rho > boundary)
 
 
