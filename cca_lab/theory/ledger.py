@@ -22,7 +22,7 @@ GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
     "sparsity": ("theorem1", "limit", "meaning"),
     "noise": ("weight", "models", "output"),
-    "conditioning": ("spectrum", "descent"),
+    "conditioning": ("spectrum",),
     "reachability": ("indices", "floats", "rope", "depth"),
     "causality": ("masks", "dga", "focal", "lococo"),
     "compression": ("convolution", "memory"),

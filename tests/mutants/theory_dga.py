@@ -43,11 +43,6 @@ def head_alone(law, rho, x):
     return law.probability(lambda row: row[0] <= x)
 
 
-def tail_alone(law, rho, x):
-    """Forgets the head: the chance that the others are heavy."""
-    return law.probability(lambda row: (law.length * rho - 1) * x <= sum(row[1:]))
-
-
 def limit_needs_a_mean(law, rho):
     """Believes that P_sparse of unbounded logits tends to 1 only if X has a mean."""
     return limit(law, rho) if law.mean < float("inf") else 0.0
@@ -115,7 +110,6 @@ BROKEN = {
     "T1": over_or_equal,
     "T1.eq19": counted(lambda most: 1),
     "T1.eq20": head_alone,
-    "T1.bounded": tail_alone,
     "T1.limit": limit_needs_a_mean,
     "T1.few": lambda length, rho, largest: ceil(Fraction(9, 10) / largest),  # all as heavy
     "T1.artefact": lambda length, rho: (length + 1, rho * length / (length + 1)),  # one bar
@@ -129,7 +123,6 @@ BROKEN = {
     "T3.lemma3": lambda values, m: ([0] * len(values), [values[-1] / m**2] * len(values)),
     "T3.lemma4": lambda values, m: ([0] * len(values), [x / m**2 for x in values]),
     "T3.nonzero": lambda values, m: len(values) // m >= len(values[0]),  # means span, badly
-    "T3.descent": lambda values, m: len(values) // m <= len(values[0]),  # independent means
     "D1.eq13": finite_stand_in,
     "D1.alg2": (dga.all_members, dga.times),
     "D1.eq15": dealt_partition,

@@ -21,12 +21,6 @@ def test_equation_19_fails_for_unlike_logits_though_at_most_one_weight_can_pass(
     assert sparsity.counting_bound(law, rho) == Fraction(1, 2)
 
 
-def test_the_product_reaches_one_at_the_largest_value_only():
-    assert sparsity.head_times_tail(EVEN_PAIR, Fraction(1), Fraction(1)) == 1
-    assert sparsity.head_times_tail(EVEN_PAIR, Fraction(1), Fraction(99, 100)) == 0
-    assert not sparsity.below_the_largest(EVEN_PAIR, Fraction(1), Fraction(1))
-
-
 def test_equation_20_breaks_at_its_third_line_and_at_its_last():
     lines = sparsity.eq20_lines(EVEN_PAIR, Fraction(1), Fraction(1, 2))
     assert lines == (1, 1, 0, 0, 0, 0, 0)

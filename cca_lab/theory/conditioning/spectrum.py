@@ -153,20 +153,20 @@ def _number(value: Any) -> str:
     return str(value) if isinstance(value, Fraction) else f"{value:.4g}"
 
 
-Bounds = Callable[[Sequence[Any], int], tuple[Sequence[Any], Sequence[Any]]]
+Bounds = Callable[[Any, int], tuple[Any, Any]]
 
 
-def lemma3(values: Sequence[Any], m: int) -> tuple[Sequence[Any], Sequence[Any]]:
+def lemma3(values: Any, m: int) -> tuple[Any, Any]:
     """Bound the largest eigenvalue of Hbar from above, as printed."""
     return [0] * len(values), [float("inf")] * (len(values) - 1) + [values[-1] / m]
 
 
-def lemma4(values: Sequence[Any], m: int) -> tuple[Sequence[Any], Sequence[Any]]:
+def lemma4(values: Any, m: int) -> tuple[Any, Any]:
     """Bound the eigenvalues of Hbar from below, as printed: the least by lambda_min(H) / m."""
     return [values[0] / m] + [0] * (len(values) - 1), [float("inf")] * len(values)
 
 
-def reversed_lemma4(values: Sequence[Any], m: int) -> tuple[Sequence[Any], Sequence[Any]]:
+def reversed_lemma4(values: Any, m: int) -> tuple[Any, Any]:
     """Bound them from above: lambda_i(Hbar) <= lambda_i(H) / m for every i, as M^T M <= I / m."""
     return [0] * len(values), [value / m for value in values]
 
