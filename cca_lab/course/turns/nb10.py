@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 10: a chance, a bound that holds, a row that fools."""
+"""What the reader writes in notebook 10: a chance, rows that refute and fool, a bound."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,6 +61,43 @@ def check_chance(answer: Answer, draw: Draw) -> None:
         with case(f"{len(law)} rows of {len(law[0][1])} tokens, rho = {rho:g}"):
             need_equal(need_number(answer(law, rho)), wanted, "P_sparse", tolerance=1e-9,
                        causes=causes)
+
+
+# 10.4: a row that refutes Theorem 1
+def check_refutes(answer: Answer, draw: Draw) -> None:
+    """Its row, which is certain, its rate and its x: the right side of Eq. 8 is over P_sparse."""
+    row, rho, x = _found(answer())
+    length, most = len(row), len(row) * rho
+    if not 1 < most <= length:
+        raise Mistake(f"rho is {rho:g} for {length} tokens; Theorem 1 speaks of 1/L < rho <= 1")
+    if not x > 0:
+        raise Mistake(f"x is {x:g}, and the maximum is over x > 0")
+    if most * max(row) > sum(row):
+        raise Mistake(f"the row {row} is rho-sparse at rho = {rho:g}, so P_sparse is 1, and no "
+                      "bound of at most 1 is too large")
+    if row[0] <= x and (most - 1) * x <= sum(row[1:]):
+        raise Mistake(f"at x = {x:g} P_head and P_tail are both 1 for the row {row}, so the right "
+                      "side is 0: try a smaller or a larger x")
+
+
+def check_shortest(answer: Answer, draw: Draw) -> None:
+    """Two tokens, as few as there can be."""
+    row, _, _ = _found(answer())
+    if len(row) > 2:
+        raise Mistake(f"the row has {len(row)} tokens; there is one of two: let the search begin "
+                      "with L = 2")
+
+
+def _found(got: Any) -> tuple[list[float], float, float]:
+    if got is None:
+        raise Mistake("the search found nothing: does it try rows of equal numbers, and an x below "
+                      "all of them?")
+    if not isinstance(got, (list, tuple)) or len(got) != 3 or not isinstance(got[0], (list, tuple)):
+        raise Mistake(f"the result is {describe(got)}, wanted a row X, rho and x")
+    row = [need_number(value, f"X of token {token}") for token, value in enumerate(got[0], start=1)]
+    if not row or min(row) <= 0:
+        raise Mistake(f"the row is {row}; X = e^xi is over 0")
+    return row, need_number(got[1], "rho"), need_number(got[2], "x")
 
 
 # 10.6: the corrected bound
@@ -156,6 +193,9 @@ def _need_row(row: list[float], bar: float) -> None:
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("10.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, 4, (
         Property("equal to a sum over the rows", 1, check_chance),)),
+    CourseTask("10.4", "counterexample", "A row that refutes Theorem 1", 8, 3, 5, (
+        Property("refutes Eq. 8", 1, check_refutes),
+        Property("has two tokens, as few as there can be", 1, check_shortest))),
     CourseTask("10.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
         Property("the best of the two-term bounds", 1, check_bound),)),
     CourseTask("10.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2, 5,

@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 11: noise of a weight and of a group, condition numbers."""
+"""What the reader writes in notebook 11: noise, condition numbers, a matrix that refutes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -153,11 +153,54 @@ def _need_kappa(got: Any, wanted: float, what: str, causes: dict[str, float]) ->
         "the smallest eigenvalue is divided by the largest": 1 / wanted})
 
 
+# 11.10: four rows for which kappa of the printed matrix rises
+def check_rises(answer: Answer, draw: Draw) -> None:
+    """Both matrices are positive definite, and the condition number is larger in groups."""
+    before, after = (_spectrum(rows) for rows in _both(answer()))
+    for what, spectrum in (("V^T V", before), ("the matrix of the means", after)):
+        if spectrum[0] <= 1e-9 * spectrum[-1]:
+            raise Mistake(f"{what} has the eigenvalue 0, and both must be positive definite: skip "
+                          "such a V")
+    if after[-1] / after[0] <= before[-1] / before[0] * (1 + 1e-9):
+        raise Mistake(f"kappa is {before[-1] / before[0]:.4g}, in groups "
+                      f"{after[-1] / after[0]:.4g}: it does not rise. Are neighbouring rows grouped, and their means "
+                      "taken?")
+
+
+def check_small(answer: Answer, draw: Draw) -> None:
+    """Three ones, which is the least."""
+    total = float(_both(answer())[0].abs().sum())
+    if total > 3:
+        raise Mistake(f"the absolute values of its entries sum to {total:g}; there is a V with "
+                      "three ones: let the search begin with few of them")
+
+
+def _both(got: Any) -> tuple[Tensor, Tensor]:
+    if got is None:
+        raise Mistake("the search found nothing: does it compare both condition numbers for all "
+                      "2^8 matrices?")
+    try:
+        values = torch.as_tensor(got, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        values = torch.zeros(0)
+    if values.shape != (4, 2):
+        raise Mistake(f"the result is {describe(got)}, wanted four rows of two numbers")
+    return values, (values[::2] + values[1::2]) / 2
+
+
+def _spectrum(rows: Tensor) -> list[float]:
+    spectrum: list[float] = torch.linalg.eigvalsh(rows.T @ rows).tolist()
+    return spectrum
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("11.2", "weight_variance", "The noise that reaches one weight", 7, 3, 5, (
         Property("equal to a sum over the noises", 1, check_variance),)),
     CourseTask("11.4", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
         Property("for three ways to pool", 1, check_factor),)),
+    CourseTask("11.10", "rising_rows", "A matrix that refutes a proof", 8, 3, 5, (
+        Property("kappa rises in groups of two", 1, check_rises),
+        Property("three ones, which is the least", 1, check_small))),
     CourseTask("11.8", "kappas", "Condition numbers, in full and in groups", 7, 2, 4, (
         Property("of the Hessians by the weights", 1, check_kappas),)),
 )

@@ -54,6 +54,16 @@ WRONG = {
             (chance(lambda row, r: row[0] / sum(row) > 1 / (len(row) * r)), "any token"),
         "a list": (lambda law, r: [sparse(row, r) for _, row in law], "wanted a number"),
     },
+    "10.4": {
+        "nothing": (lambda: None, "found nothing"),
+        "one number": (lambda: 1, "wanted a row X, rho and x"),
+        "sparse": (lambda: ((3, 1), 1, 0.5), "P_sparse is 1"),
+        "rate": (lambda: ((1, 1), 0.5, 0.5), "1/L < rho <= 1"),
+        "x": (lambda: ((1, 1), 1, 0), "over x > 0"),
+        "between": (lambda: ((1, 1), 1, 1), "a smaller or a larger x"),
+        "logits": (lambda: ((0, 0), 1, 0.5), "over 0"),
+        "three tokens": (lambda: ((1, 1, 1), 1, 0.5), "begin with L = 2"),
+    },
     "10.6": {
         "smallest":
             (best(lambda law, r, x: over(law, x) - heavy(law, r, x), min), "take the best one"),

@@ -76,6 +76,15 @@ WRONG = {
         "a large step": (lambda pooled, a: one_sided(pooled, a, 0.1), "too large"),
         "a step of 1": (lambda pooled, a: squares(slopes(pooled, a, 1.0)), "too large"),
     },
+    "11.10": {
+        "nothing": (lambda: None, "found nothing"),
+        "flat": (lambda: [0, 0, 0, 1, 0, 1, 1, 0], "wanted four rows of two"),
+        "words": (lambda: "V", "wanted four rows of two"),
+        "singular": (lambda: [[1, 0]] * 4, "V^T V has the eigenvalue 0"),
+        "means singular": (lambda: [[1, 0], [-1, 0], [0, 1], [0, 1]], "the matrix of the means"),
+        "equal rows": (lambda: [[1, 0], [1, 0], [0, 1], [0, 1]], "does not rise"),
+        "four ones": (lambda: [[0, 1], [0, 1], [1, 0], [0, 1]], "three ones"),
+    },
     "11.8": {
         "printed": (both(lambda v: kappa(2 * v.T @ v)), "one for each feature"),
         "singular values": (both(lambda v: right(v) ** 0.5), "singular values"),
