@@ -20,7 +20,7 @@ from cca_lab.theory.claim import (
 WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
-    "sparsity": ("theorem1", "bounds", "limit", "meaning"),
+    "sparsity": ("theorem1", "limit", "meaning"),
     "noise": ("weight", "models", "output"),
     "conditioning": ("spectrum", "descent"),
     "reachability": ("indices", "floats", "rope", "depth"),

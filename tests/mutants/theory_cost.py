@@ -4,7 +4,6 @@ from collections.abc import Callable
 from math import isqrt
 from typing import Any
 
-from cca_lab.theory.cost import dga
 from cca_lab.theory.cost.prefill import Baseline
 
 BROKEN: dict[str, Any] = {
@@ -14,14 +13,6 @@ BROKEN: dict[str, Any] = {
     "P1c.every-g": lambda older: older**1.25,
     "P1c.best-g": (32, 64, 128, 256),  # past the turn at 124
     "P1c.storage": lambda length, group, window: group + window,  # the cores forgotten
-    # no complement
-    "D1.pairs": lambda length, r, group, rows: length * (r + (length - r) / group + rows),
-    "D1.keys": lambda length, group: length**2 / group**2,  # as if queries were grouped as well
-    # no floor
-    "D1.rate": {"Appendix E": dga.constant, "Appendix C.2": lambda length: dga.GAMMA * length},
-    # the complement forgotten
-    "D1.inference": lambda case: 1 < case.group < case.length - case.focal,
-    "D1.cache": lambda length, r, group: r + group,  # the groups forgotten
     "P1c.amdahl": Baseline(square=True),  # no causal half
 }
 

@@ -97,31 +97,11 @@ def test_dga_keys_of_the_paper():
     assert [round(value, 1) for value in reductions] == [3.3, 5.5, 6.3]
 
 
-@pytest.mark.parametrize(("length", "focal", "group"),
-                         [(7, 1, 2), (7, 1, 3), (20, 4, 4), (20, 0, 5), (33, 1, 8)])
-def test_focal_tokens_in_front_have_a_closed_form(length, focal, group):
-    listed, _ = cost.dga_pairs_listed(length, range(focal), group)
-    assert dga.pairs_in_front(length, focal, group) == listed
-
-
-def test_scoring_rows_are_the_last_ones_of_the_causal_triangle():
-    for queries in range(9):
-        scored = dga.Training(8, 0, 2, queries, 0).pairs
-        assert scored == sum(row for row in range(8 - queries + 1, 9))
-
-
 def test_a_generated_token_reads_fewer_keys_up_to_one_group_of_all():
     for case in dga.decodings():
         others = case.length - case.focal
         assert dga.fewer_keys(case) == (others > 4 and case.group <= others - 2)
     assert dga.Decoding(100, 20, 80).keys == 101
-
-
-def test_decoding_waits_for_a_tenth_more_than_a_group():
-    """m = 10: the eleventh token closes a group of 10 and becomes focal itself."""
-    sizes = dga.cache_sizes(100, 50, 10, 12)
-    assert [entries for _, _, entries in sizes] == [*range(56, 66), 57, 58]
-    assert sizes[-1][:2] == (112, 51)
 
 
 def test_the_best_group_is_the_square_root():
@@ -190,4 +170,3 @@ def test_numbers_of_the_examples_and_proofs():
     assert rates == [50, 129] and "50e12" in proof and "129e12" in proof
     slow = [round(float(prefill.explained(prefill.SLOW, length)), 1) for length in (2**15, 2**16)]
     assert slow == [2.9, 4.7] and "2.9x and 4.7x" in proof
-    assert dga.Decoding(2**12, 1024, 64).keys < 2**12  # D1.inference: fewer from 4K on

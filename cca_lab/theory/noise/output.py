@@ -14,7 +14,6 @@ times as large.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from cca_lab.theory.claim import Outcome, Subjects
@@ -72,26 +71,6 @@ def _solve(problem: GroupProblem, mass: Fraction, size: int) -> Fraction:
     return Fraction(mass / problem.mass(Fraction(1), size))
 
 
-@dataclass(frozen=True)
-class Passed:
-    """The claim that noise eta on a group's number is eta `share(|G_g|)` on each weight in it."""
-
-    problem: GroupProblem
-    share: Callable[[int], Fraction]
-
-
-def check_passed(subject: Passed) -> Outcome:
-    """Judge the share of a group's noise on each weight, by objective and by constraint."""
-    for size in (2, 3, 16):
-        unit, claimed = Fraction(1), subject.share(size)
-        by_objective = subject.problem.coefficient(unit, size)
-        by_constraint = subject.problem.mass(unit, size) / size
-        if not by_objective == by_constraint == claimed:
-            return Outcome(False, f"m = {size}: {by_objective} by the objective and "
-                           f"{by_constraint} by the constraint, claimed {claimed}")
-    return Outcome(True, "equal by the objective and by the constraint, for groups of 2, 3 and 16")
-
-
 Vector = Sequence[Any]
 Matrix = list[list[Any]]
 # Values, weights that are constant in groups, tokens a group.
@@ -110,10 +89,13 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
     """Return the same covariance for groups of m, in units of sigma^2.
 
     "mean": a group's logit is the mean of its tokens' noisy logits; "pooled": it has its own noise.
+    The softmax of the clean logits of groups must be their masses, as for weights that are constant
+    within groups.
     """
-    output, sources = _mean(values, weights), []
-    for g, mass in enumerate(group_masses(weights, m)):
-        centre = _mean(values[g * m:(g + 1) * m], [Fraction(1, m)] * m)
+    masses, equal = group_masses(weights, m), [Fraction(1, m)] * m
+    centres = [_mean(values[g * m:(g + 1) * m], equal) for g in range(len(masses))]
+    output, sources = _mean(centres, masses), []
+    for centre, mass in zip(centres, masses, strict=True):
         # in the mean, each token's noise moves the group's logit by 1/m
         share, times = (mass / m, m) if noise == "mean" else (mass, 1)
         sources += [_minus(centre, output, share)] * times
@@ -128,16 +110,6 @@ def within_group_scatter(values: Sequence[Vector], weights: Weights, m: int) -> 
         centre = _mean(members, [Fraction(1, m)] * m)
         sources += [_minus(value, centre, mass / m) for value in members]
     return _scatter(sources)
-
-
-def trace(covariance: Matrix, output: Vector) -> Any:
-    """Return the mean squared change of the output."""
-    return sum(row[c] for c, row in enumerate(covariance))
-
-
-def divergence(covariance: Matrix, output: Vector) -> Any:
-    """Return the mean KL divergence of an output that is a distribution: sum_c Cov_cc / (2 p_c)."""
-    return sum(row[c] / (2 * output[c]) for c, row in enumerate(covariance))
 
 
 def _mean(values: Sequence[Vector], weights: Weights) -> list[Any]:
@@ -161,68 +133,60 @@ APART: tuple[Case, ...] = (  # another value for every token; equal means of the
     ([[1, 0], [0, 1], [1, 0], [0, 1]], QUARTERS, 2),
     ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], (Fraction(1, 8),) * 2 + (Fraction(3, 8),) * 2,
      2))
+# Weights that differ within groups; both groups have half of them, in full and by mean logits.
+UNEQUAL: Case = ([[0], [1], [0], [0]], tuple(Fraction(n, 100) for n in (49, 1, 49, 1)), 2)
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The claim that grouping leaves less noise in the output where, and only where, it `promises`.
+    """The claim that grouping removes this covariance from the output, or (None) some of it.
 
     The noise is added on every token ("mean"), or is as large on the group's logit ("pooled").
     """
 
-    promises: Callable[[Sequence[Vector], Weights, int, str], bool]
+    removed: Callable[[Sequence[Vector], Weights, int, str], Matrix] | None = None
     noise: tuple[str, ...] = ("mean", "pooled")
     cases: tuple[Case, ...] = (EQUAL, *APART)
 
 
-def always(values: Sequence[Vector], weights: Weights, m: int, noise: str) -> bool:
-    """Section 4.2: grouping smooths noise out."""
-    return True
+def scatter_only(values: Sequence[Vector], weights: Weights, m: int, noise: str) -> Matrix:
+    """The identity: the scatter within groups; for noise on groups, less m - 1 times the rest."""
+    scatter = within_group_scatter(values, weights, m)
+    if noise == "mean":
+        return scatter
+    return _difference(scatter, grouped_covariance(values, weights, m), m - 1)
 
 
-def only_scatter(values: Sequence[Vector], weights: Weights, m: int, noise: str, *,
-                 size: Callable[[Matrix, Vector], Any]) -> bool:
-    """The identity: less by the scatter in groups, more by m - 1 times the rest if pooled."""
-    output = _mean(values, weights)
-    removed = size(within_group_scatter(values, weights, m), output)
-    added = 0 if noise == "mean" else (m - 1) * size(grouped_covariance(values, weights, m), output)
-    return bool(removed > added)
+def _difference(first: Matrix, second: Matrix, times: int = 1) -> Matrix:
+    return [[a - times * b for a, b in zip(*rows, strict=True)]
+            for rows in zip(first, second, strict=True)]
 
 
-def check_smoothing(subject: Smoothing, size: Callable[[Matrix, Vector], Any] = trace) -> Outcome:
-    """Judge where grouping leaves less noise in the output than full attention, in rationals."""
-    def sizes(case: Case, noise: str) -> tuple[Any, Any]:
-        values, weights, m = case
-        output = _mean(values, weights)
-        return (size(full_covariance(values, weights), output),
-                size(grouped_covariance(values, weights, m, noise), output))
-
+def check_smoothing(subject: Smoothing) -> Outcome:
+    """Judge what grouping removes from the covariance of the output, in rationals."""
     for case in subject.cases:
         for noise in subject.noise:
-            full, left = sizes(case, noise)
-            if subject.promises(*case, noise) != (left < full):
+            full, left = full_covariance(*case[:2]), grouped_covariance(*case, noise)
+            removed = _difference(full, left)
+            before, after = (sum(matrix[c][c] for c in range(len(matrix)))
+                             for matrix in (full, left))
+            right = after < before if subject.removed is None else (
+                subject.removed(*case, noise) == removed)
+            if not right:
                 return Outcome(False, f"values {case[0]}, m = {case[2]}, noise "
-                               f"{'on tokens' if noise == 'mean' else 'on groups'}: "
-                               f"{size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped",
-                               {"full": float(full), "grouped": float(left)})
-    full, left = sizes(APART[0], "mean")
-    return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; another value for "
-                   f"every token: {size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped")
-
-
-MODELS = (Smoothing(always, ("mean",), APART), Smoothing(always, ("mean",), (EQUAL,)),
-          Smoothing(always, ("pooled",), (EQUAL,)))
+                               f"{'on tokens' if noise == 'mean' else 'on groups'}: variance "
+                               f"{before} sigma^2 in full, {after} sigma^2 grouped",
+                               {"full": float(before), "grouped": float(after)})
+    return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; the last: variance "
+                   f"{before} sigma^2 in full, {after} sigma^2 grouped")
 
 
 SUBJECTS = {
     "T2.eq10": Subjects(check_problem, PRINTED, corrected=MEAN_WEIGHT,
                         sides=(MEAN_WEIGHT, GROUP_MASS)),
-    "T2.equivalent": Subjects(check_passed, Passed(PRINTED, lambda m: Fraction(1, m)),
-                              corrected=Passed(MEAN_WEIGHT, lambda m: Fraction(1)),
-                              models=(Passed(GROUP_MASS, lambda m: Fraction(1, m)),
-                                      Passed(MEAN_WEIGHT, lambda m: Fraction(1, m)))),
-    "T2.output": Subjects(check_smoothing, Smoothing(always),
-                          corrected=Smoothing(partial(only_scatter, size=trace)), models=MODELS),
-    "T2.kl": Subjects(partial(check_smoothing, size=divergence), Smoothing(always),
-                      corrected=Smoothing(partial(only_scatter, size=divergence)), models=MODELS),
+    "T2.output": Subjects(check_smoothing, Smoothing(), corrected=Smoothing(scatter_only),
+                          models=(Smoothing(None, ("mean",), APART),
+                                  Smoothing(None, ("mean",), (EQUAL,)),
+                                  Smoothing(None, ("pooled",), (EQUAL,)),
+                                  Smoothing(None, ("mean",), (UNEQUAL,)))),
 }

@@ -15,9 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.sparsity import enclosure
-from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, sample, uniform
+from cca_lab.theory.sparsity.logits import Conditional, LogitLaw
 
 DAMPING = 1e-8  # factor by which `held` damps the sums that wrap around in its Fourier transform
 Form = Callable[[Conditional, int, float], float]
@@ -157,51 +155,3 @@ def two_term(law: LogitLaw, length: int, rho: float, points: int = 200) -> float
 def printed_at_median(law: LogitLaw, length: int, rho: float) -> float:
     """Return 1 - 2^-L, which Equation 8 reaches with x at the median of X, where P_head = 1/2."""
     return 1 - 2.0**-length
-
-
-def printed_bracket(law: LogitLaw, length: int, rho: float) -> tuple[float, float]:
-    """Return where Equation 8 places P_sparse: between its best right side, which is 1, and 1."""
-    return 1.0, 1.0
-
-
-CASES = ((gaussian(0.5), 100, 0.05), (gaussian(1.0), 200, 0.02), (gaussian(2.0), 100, 0.05),
-         (gaussian(3.0), 100, 0.02), (laplace(0.8), 200, 0.05), (uniform(4.0), 50, 0.2),
-         (gaussian(2.0), 100, 0.01))
-DRAWS = 10_000
-
-
-def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Outcome:
-    """Judge a lower bound on P_sparse for independent logits by random rows."""
-    closest = -1.0
-    for law, length, rho in CASES:
-        claimed, seen = bound(law, length, rho), sample(law, length, rho, DRAWS)
-        if claimed > seen.value + seen.error:
-            return Outcome(False, f"{law.name}, L={length}, rho={rho}: claims at least "
-                           f"{claimed:.3f}, drawn rows give {seen.value:.4f}",
-                           {"claimed": claimed, "p_sparse": seen.value})
-        closest = max(closest, claimed / seen.value if seen.value else 0.0)
-    return Outcome(True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at "
-                   f"best {closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest})
-
-
-def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
-    """Judge bounds on P_sparse by random rows; they must be within 0.1 of each other."""
-    widest = 0.0
-    for law, length, rho in CASES:
-        (low, high), seen = ends(law, length, rho), sample(law, length, rho, DRAWS)
-        if not low - seen.error <= seen.value <= high + seen.error or high - low > 0.1:
-            return Outcome(False, f"{law.name}, L={length}, rho={rho}: [{low:.3f}, {high:.3f}] "
-                           f"against {seen.value:.4f} of drawn rows",
-                           {"low": low, "high": high, "p_sparse": seen.value})
-        widest = max(widest, high - low)
-    return Outcome(True, f"holds the share of {DRAWS} drawn rows in {len(CASES)} cases, at most "
-                   f"{widest:.3f} wide", {"cases": len(CASES), "widest": widest})
-
-
-SUBJECTS = {
-    "T1.product": Subjects(check_bound, printed_at_median, corrected=partial(product, points=50),
-                           machine=partial(enclosure.refutes_product, printed_at_median)),
-    "T1.value": Subjects(check_bracket, printed_bracket,
-                         corrected=partial(bracket, points=32, cells=512),
-                         machine=partial(enclosure.refutes_bracket, printed_bracket, bracket)),
-}

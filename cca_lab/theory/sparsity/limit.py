@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from cca_lab.theory.claim import Outcome, Subjects, chosen
-from cca_lab.theory.sparsity import enclosure, logits
+from cca_lab.theory.sparsity import logits
 from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, uniform
 
 LIMIT_CASES = ((uniform(1.0), 0.5), (uniform(1.0), 0.75), (uniform(3.0), 0.2), (uniform(3.0), 0.5),
@@ -155,33 +155,7 @@ def rate_at_median(law: LogitLaw, rho: float) -> float:
     return log(2)
 
 
-RATE_CASES = ((gaussian(2.0), 0.05, 150, 350), (gaussian(1.5), 0.05, 200, 400),
-              (gaussian(2.5), 0.02, 200, 500))
-RATE_DRAWS = 12_000
-
-
-def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
-    """Judge a rate by the slope of ln(1 - P_sparse) between two lengths, from random rows."""
-    worst, evidence = -1.0, ""
-    for law, rho, short, long in RATE_CASES:
-        low, high = (1 - logits.sample(law, length, rho, RATE_DRAWS, seed).value
-                     for length, seed in ((short, 1), (long, 2)))
-        slope = log(low / high) / (long - short)
-        error = 3 * (((1 - low) / low + (1 - high) / high) / RATE_DRAWS) ** 0.5 / (long - short)
-        numbers = {"rate": predicted(law, rho), "slope": slope}
-        seen = (f"{law.name}, rho={rho}: rate {numbers['rate']:.5f}, measured {slope:.5f} +- "
-                f"{error:.5f}")
-        off = abs(slope - numbers["rate"])
-        if off > error + 0.03 * slope:
-            return Outcome(False, seen, numbers)
-        if off / slope > worst:
-            worst, evidence, kept = off / slope, seen, numbers
-    return Outcome(True, f"{len(RATE_CASES)} cases, the furthest off: {evidence}", kept)
-
-
 SUBJECTS = {
     "T1.limit": Subjects(check_limit, lambda law, rho: 1.0, corrected=limit,
                          within=lambda law, rho: law.bound == inf),
-    "T1.rate": Subjects(check_rate, rate_at_median, corrected=rate,
-                        machine=partial(enclosure.refutes_rate, rate_at_median)),
 }
