@@ -36,7 +36,7 @@ def most_kept(g: Any, s: Any) -> Any:
     return s + g - 2
 
 
-def most_pairs(L: Any, g: Any, s: Any) -> Any:  # noqa: N803  (the paper's letters)
+def most_pairs(L: Any, g: Any, s: Any) -> Any:
     """Return 2g times a bound on the query-key pairs of L >= s rows, N = L - s.
 
     g s (s + 1) + 2 g s N + (N + 1) (N + (g - 1)^2).
@@ -45,7 +45,7 @@ def most_pairs(L: Any, g: Any, s: Any) -> Any:  # noqa: N803  (the paper's lette
     return g * s * (s + 1) + 2 * g * s * older + (older + 1) * (older + (g - 1) * (g - 1))
 
 
-def spared_pairs(L: Any, g: Any, s: Any) -> Any:  # noqa: N803
+def spared_pairs(L: Any, g: Any, s: Any) -> Any:
     """Return what `most_pairs` is above 2g times the pairs: (g - 1)(r + 1)(g - 1 - r), r = N mod g.
 
     It is 0 exactly where g divides N + 1.

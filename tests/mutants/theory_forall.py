@@ -34,7 +34,6 @@ class Slip:
     def made(self) -> Any:
         """Return the function with the slip, in the module of the right one."""
         owner, name = self.place
-        function = getattr(owner, name)
         return changed(getattr(owner, name), self.right, self.wrong)
 
 

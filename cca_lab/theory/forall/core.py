@@ -135,7 +135,9 @@ def stricter(term: Any, positive: bool = True) -> Iterator[tuple[Place, Any]]:
         yield (), term.decl()(parts[0], parts[1] + step)
     rebuilt = {z3.Z3_OP_AND: z3.And, z3.Z3_OP_OR: z3.Or, z3.Z3_OP_NOT: z3.Not,
                z3.Z3_OP_IMPLIES: z3.Implies}.get(kind)
-    for at, part in enumerate(parts if rebuilt else ()):
+    if rebuilt is None:
+        return
+    for at, part in enumerate(parts):
         if kind != z3.Z3_OP_IMPLIES or at:
             for place, inner in stricter(part, positive != (kind == z3.Z3_OP_NOT)):
                 yield (at, *place), rebuilt(*parts[:at], inner, *parts[at + 1:])
@@ -182,8 +184,7 @@ def smallest(hypotheses: Sequence[Any], goal: Any, steps: int) -> dict[str, int]
         total = first(range(LARGEST_SUM), lambda total: z3.Sum(*sizes, 0) == total,
                       lambda total: z3.And(*(size <= total for size in sizes)))
         values = sorted(range(-total, total + 1), key=lambda value: (abs(value), -value))
-        return {name: first(values, lambda value, name=name: z3.Int(name) == value)
-                for name in names}
+        return {name: first(values, z3.Int(name).__eq__) for name in names}
     except TimeoutError:
         return None
 

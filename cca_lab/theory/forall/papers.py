@@ -54,7 +54,7 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
         last, first = columns(z, m)[1], columns(other, m)[0]
         order = (last < first).implies(end < start)  # what is known of the tokens of two columns
         return {"columns follow each other": last < first,
-                "not inside of both": order.implies(~((i < end) & (start <= i)))}
+                "not inside of both": order.implies(~((i <= end) & (start <= i)))}
 
     return prove(demand("two groups", known, statement))
 

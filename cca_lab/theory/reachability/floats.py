@@ -77,7 +77,7 @@ def check_stored(positive: Callable[[str, float], bool],
     for name, weight in cases:
         if positive(name, weight) == lost("zero", weight, DTYPES[name]):
             stored = "0" if lost("zero", weight, DTYPES[name]) else "positive"
-            return Outcome(False, f"{name}: a weight of {weight.hex()}, e^-{-math.log(weight):.2f}, "
+            return Outcome(False, f"{name}: a weight of {weight.hex()}, e^{math.log(weight):.2f}, "
                            f"is stored as {stored}")
     return Outcome(True, f"right for {len(cases)} weights")
 
