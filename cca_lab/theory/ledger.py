@@ -23,10 +23,10 @@ MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
     "sparsity": ("theorem1", "limit", "meaning"),
     "noise": ("weight", "models", "output"),
     "conditioning": ("spectrum",),
-    "reachability": ("indices", "floats", "rope", "depth"),
+    "reachability": ("indices", "floats", "depth"),
     "causality": ("masks", "dga", "focal", "lococo"),
     "compression": ("convolution", "memory"),
-    "cost": ("pairs", "dga", "prefill"),
+    "cost": ("pairs", "dga"),
 }
 TEXTS = ("paper", "place", "reading", "proof", "repair",
          "hypothesis", "assumed")  # the last two say one thing

@@ -46,7 +46,7 @@ def errata_page(records: Sequence[Mapping[str, Any]]) -> str:
     wrong = [[f"{row.paper}, {plain(row.place)}", f"{row.numbers} ({row.relation})",
               plain(row.instead)] for row in numbers.rows() if row.instead]
     words = [[f"{paper}, {place}", plain(said)] for paper, table in numbers.TABLE.items()
-             for place, said in table["slips"].items()]
+             for place, said in table.get("slips", {}).items()]
     holds = [[_place(record), plain(record["reading"])] for record in records
              if record["verdict"] == Verdict.HOLDS]
     return "\n".join([*sections,

@@ -1,10 +1,10 @@
 """All theorems, and what a page of proofs needs: what is proved, of which functions, in what time.
 
 The solver's integers do not overflow; that int64 does not either is not proved here. What the
-theorems do not reach: the tiles of the blocked backend (its planner loops over tables), the splits
-of the decode kernel, masks that are no intervals (H2O, vertical and slash, block-sparse), queries
-that are re-rotated, LoCoCo with borders="calls", how tensors are put together, and the
-specifications' loops row by row, with which the tests compare the columns.
+theorems do not reach: backends and kernels, masks that are no intervals (H2O, vertical and slash,
+block-sparse), queries that are re-rotated, DGA with choose="blocks" and LoCoCo with
+borders="calls", how tensors are put together, and the specifications' loops row by row, with which
+the tests compare the columns.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,10 +14,10 @@ from time import process_time
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.forall import blocks, caches, kernels, papers, rows
+from cca_lab.theory.forall import blocks, caches, papers, rows
 from cca_lab.theory.forall.core import Theorem, prove
 
-THEOREMS: tuple[Theorem, ...] = tuple(value for module in (rows, blocks, kernels, caches)
+THEOREMS: tuple[Theorem, ...] = tuple(value for module in (rows, blocks, caches)
                                       for value in vars(module).values()
                                       if isinstance(value, Theorem))
 
@@ -35,11 +35,7 @@ class Row:
 
 
 def proofs() -> Iterator[Row]:
-    """Prove all theorems, and refute the printed statements, one after the other.
-
-    Raises:
-        ModuleNotFoundError: without z3 or, for two of the kernels', triton.
-    """
+    """Prove all theorems, and refute the printed statements; ModuleNotFoundError without z3."""
     listed: list[Any] = [(theorem.name, theorem.says, theorem.runs, theorem.by_hand,
                           partial(prove, theorem.obligations())) for theorem in THEOREMS]
     listed += [(name, says, (runs,), "", program) for name, says, runs, program in printed()]
