@@ -161,6 +161,7 @@ WEAKER = {
                    lambda case: case.group**2 <= (case.group - 1) * (case.length - case.focal)),
 }
 ALSO_BROKEN = {
+    "half the constant": ("T2", noise.Reduction(noise.POWERS, lambda m: noise.constant(m) / 2)),
     "any member, times": ("D1.alg2", (dga.any_member, dga.times)),
     "the next row's query": ("D1.eq16", next_query),
     "sums, where no token is preferred": ("D1.bias", (accumulated, EVEN)),

@@ -169,8 +169,21 @@ def test_a_changed_formula_is_noticed(label, right, changed):
     assert not all(LABELS[label][1](formula.replace(right, changed)))
 
 
-def test_the_constant_in_words_is_that_of_the_formula():
-    assert "under 2m / (m + 1), and" in ledger.one_line(ledger.words()["T2"]["repair"])
+def test_what_theorem_2_says_in_words_is_what_the_code_checks():
+    """The powers of m by noise, the constant, and the hypothesis, which is needed."""
+    article, repair = tex.text("dga"), ledger.one_line(ledger.words()["T2"]["repair"])
+    powers = {"mean": ("if each token has its own noise", "for independent noise on the tokens"),
+              "shared": ("if all tokens of", "if the noise is assumed divided by m"),
+              "pooled": ("if the logit of a group", "for noise on the pooled logit")}
+    for model, (words, plain) in powers.items():
+        assert f"$p = {models.POWERS[model]}$ {words}" in article
+        assert f"{models.POWERS[model]} {plain}" in repair
+    assert "under 2m / (m + 1), and under no smaller number" in repair
+    assert "*Let the weights be constant within groups" in article
+    assert "for weights that are constant within groups" in repair
+    alpha, m = output.UNEQUAL[1:]
+    left = models.exact_variance("weights", alpha, m, 1) / models.full_variance(alpha, 1)
+    assert left > 300 * models.constant(m) / m
 
 
 @pytest.mark.parametrize("name", [*wrong.WEAKER, *wrong.ALSO_BROKEN])
