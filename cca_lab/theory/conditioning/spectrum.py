@@ -195,26 +195,6 @@ def check_eigenvalues(bounds: Bounds) -> Outcome:
                    {"cases": applies})
 
 
-def check_second_difference(subject: Hessian) -> Outcome:
-    """Judge a Hessian by second differences of |sum_i alpha_i V_i - y|^2, of tokens or groups."""
-    for values in (smallest_counterexample(), smallest_counterexample()[:3]):
-        length, units = len(values), identity(len(values))
-
-        def objective(alpha: Array, values: Array = values) -> Fraction:
-            left = alpha @ values - np.array([Fraction(1), Fraction(3)], dtype=object)
-            return left @ left
-
-        start = objective(0 * units[0])
-        wanted = np.array([[objective(a + b) - objective(a) - objective(b) + start for b in units]
-                           for a in units])
-        got = subject(values)
-        if got.shape != wanted.shape or np.any(got != wanted):
-            return Outcome(False, f"{length} weights, d = 2: got a matrix {got.shape[0]} x "
-                           f"{got.shape[1]}, the objective has {length} variables, so its Hessian "
-                           f"is {length} x {length}")
-    return Outcome(True, "equals the second differences of the objective in rationals")
-
-
 def constant_in_groups(z: Array, m: int) -> bool:
     """Whether z lies in the row space of M."""
     return bool(np.all(z.reshape(-1, m) == z.reshape(-1, m)[:, :1]))

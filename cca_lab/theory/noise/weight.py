@@ -17,13 +17,11 @@ are Fractions, or symbols of sympy that sum to 1.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import factorial, prod
 from typing import Any
-
-from cca_lab.theory.claim import Outcome, Subjects
 
 Weights = Sequence[Any]  # of L numbers, positive, summing to 1
 FIVE_PER_CENT = 0.05
@@ -125,26 +123,3 @@ def _multiply(first: Polynomial, second: Polynomial, order: int = ORDER) -> Poly
 
 CASES = tuple(tuple(Fraction(share, sum(shares)) for share in shares)
               for shares in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
-
-
-def check_variance(subject: Callable[[Weights, int], Any]) -> Outcome:
-    """Judge the coefficient of sigma^2 in Var(alpha_j): exact, and positive."""
-    for weights in CASES:
-        for j in range(len(weights)):
-            wanted, got = variance_terms(weights, j)[0], subject(weights, j)
-            if got != wanted or got <= 0:
-                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: got {got}, exact "
-                               f"{wanted}")
-    reach = first_order_range([1 / 4096] * 4096, 0)
-    return Outcome(True, f"exact and positive for {len(CASES)} weightings and every j; the next "
-                   f"term adds 5 % at sigma = {reach:.2f} for diffuse weights",
-                   {"first_order_range": reach})
-
-
-def _shown(numbers: Sequence[Fraction]) -> str:
-    return "(" + ", ".join(map(str, numbers)) + ")"
-
-
-SUBJECTS = {
-    "T2.lemma2": Subjects(check_variance, lambda weights, j: weights[j] ** 2 * lemma2(weights, j)),
-}
