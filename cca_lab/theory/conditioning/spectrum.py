@@ -1,17 +1,12 @@
 """The condition number under grouping: which matrix is DGA's Hessian (Theorem 3).
 
-Problem 1 minimises |V^T alpha - y|^2 over alpha in R^L, V of shape (L, d). Groups of m tokens, M
-the (k, L) matrix with 1/m on the tokens of a group, Vbar = M V. Two matrices can be meant by
-"Hessian":
+V holds the L values, (L, d); M takes means over groups of m tokens, Vbar = M V. Two matrices can be
+meant by "Hessian", of which the article docs/claims/dga.md says more:
 
     of the proof (Eqs. 32, 35; Lemmas 3, 4)  H = 2 V^T V  (d x d)    Hbar = 2 Vbar^T Vbar  (d x d)
     of Problems 1 and 2, by the weights      H = 2 V V^T  (L x L)    Hbar = 2 Vbar Vbar^T  (k x k)
 
-Theorem 3, kappa(Hbar) <= kappa(H) where lambda_min(H) > 0, is stated for the second, which claim T3
-proves; its printed proof uses the first, for which it is false. On the simplex, where steps sum to
-0, it reaches from L <= d to L <= d + 1. For groups of sizes n_g the factor max n_g / min n_g comes
-in, and goes again in the variables x_g / sqrt(n_g), x_g the mass of a group. Matrices may hold
-Fractions.
+Matrices may hold Fractions.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,15 +1,4 @@
-"""The effect of grouping on the output under noise (DGA Section 4.2, 1), and Figure 3b).
-
-Full attention with independent noise on the logits of tokens; grouped attention with the same
-noise, each group's logit the mean of its tokens'; weights constant in groups of m, A_g the mass of
-group g. To first order in sigma (proof: claim T2.output),
-
-    Cov_full(o) = Cov_grouped(o)
-                  + sigma^2 sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j - Vbar_g)^T
-
-Noise of the same size on a group's own logit instead of the mean of m noises makes Cov_grouped(o) m
-times as large.
-"""
+"""The effect of grouping on the output under noise (DGA Section 4.2; docs/claims/dga.md)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

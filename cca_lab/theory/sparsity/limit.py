@@ -1,7 +1,6 @@
-"""The limit of P_sparse as the text grows, the rate, and the length at which P_sparse reaches 95 %.
+"""The limit of P_sparse as the text grows, its rate, and the length where it is 95 %.
 
-For independent logits xi, with X = e^xi, the limit is 1 if xi has no upper bound, for any moments,
-and depends on rho if it has one. And -(1/L) ln(1 - P_sparse) -> J(rho), which is
+For independent logits xi of unbounded X = e^xi, -(1/L) ln(1 - P_sparse) tends to J(rho), which is
 
     inf over y of sup over u >= 0 of { rho u - ln E[e^{uX/y}; X <= y] }
 """
