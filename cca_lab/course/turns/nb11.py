@@ -163,8 +163,8 @@ def check_rises(answer: Answer, draw: Draw) -> None:
                           "such a V")
     if after[-1] / after[0] <= before[-1] / before[0] * (1 + 1e-9):
         raise Mistake(f"kappa is {before[-1] / before[0]:.4g}, in groups "
-                      f"{after[-1] / after[0]:.4g}: it does not rise. Are neighbouring rows grouped, "
-                      "and their means taken?")
+                      f"{after[-1] / after[0]:.4g}: it does not rise. Are neighbouring rows "
+                      "grouped, and their means taken?")
 
 
 def check_small(answer: Answer, draw: Draw) -> None:
