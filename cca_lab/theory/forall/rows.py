@@ -97,7 +97,10 @@ def cca_entries(L, g, s):
 @theorem("CCA's pairs", *names("cca_pairs", "cca_columns", "core_count"),
          by_hand="the induction over rows is in words; so is that a (a - 1) is even")
 def cca_pairs(L, g, s):
-    """the closed form of the scored pairs grows by the columns that each new row sees."""
+    """the closed form of the scored pairs grows by the columns that each new row sees; with
+    N = L - s >= 0 older tokens it is at most (g s (s + 1) + 2 g s N + (N + 1)(N + (g - 1)^2)) / 2g,
+    and less by (g - 1)(r + 1)(g - 1 - r) / 2g, r = N mod g.
+    """
     positive(L, g, s)
     assume(L < s)
     return {"before the first core": grows(L, g, s)}
