@@ -3,7 +3,6 @@
 A statement is a function of symbolic integers; it assumes hypotheses and returns what follows.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from cca_lab.mechanisms import indices
@@ -12,7 +11,6 @@ from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.terms import Truth, assume, divided_by, every, number, some
 
 INDICES = "cca_lab.mechanisms.indices."
-Intervals = Sequence[tuple[Any, Any]]
 
 
 def names(*short: str) -> tuple[str, ...]:
@@ -40,7 +38,7 @@ def read_once(past, readings) -> Truth:
 ROW = names("cca_columns", "raw_column", "core_count", "first_raw")
 
 
-def cca_row(row, length, g, s, start=0) -> Intervals:
+def cca_row(row, length, g, s, start=0) -> tuple[Any, Any]:
     """Return the intervals of a row of tokens [start, length)."""
     return indices.cca_columns(row, indices.raw_column(start, length, g, s), g, s)
 

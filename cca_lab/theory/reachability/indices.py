@@ -139,10 +139,9 @@ def check_reachable(cover: Cover) -> Outcome:
 # ------------------------------------------- what a core keeps of its group (g = 2, s = 1, row 3)
 
 Change = tuple[int, int]  # what is added to the values of tokens 1 and 2
-Row = list[Fraction]  # weights of tokens 1, 2, 3
 
 
-def check_noticed(noticed: Callable[[Change, Row], bool]) -> Outcome:
+def check_noticed(noticed: Callable[[Change, list[Fraction]], bool]) -> Outcome:
     """Judge which changes of values must move CCA's output, of the change and full attention's row.
 
     Scores are 0 or 1, of the group's last query, and of row 3's with all tokens, or with the core
@@ -164,7 +163,7 @@ def check_noticed(noticed: Callable[[Change, Row], bool]) -> Outcome:
                    "scores 0 or 1")
 
 
-def moved(change: Change, row: Row) -> Fraction:
+def moved(change: Change, row: list[Fraction]) -> Fraction:
     """Return how far an output moves if the values are changed so."""
     return row[0] * change[0] + row[1] * change[1]
 
