@@ -91,9 +91,6 @@ SLIPS = {
                                                "return (0, kept),", "return (0, kept - is_focal),"),
     "a group before its last token": Slip(
         "DGA's cover", f"{INDICES}prompt_columns", "(others - (1 - is_focal))", "(others + 1)"),
-    "leftovers that stay in no group": Slip(
-        "DGA's leftovers", f"{INDICES}focal_count", "return count + (span - count) % group",
-        "return count"),
     "a compression one column early": Slip(
         "LoCoCo's compressions", f"{INDICES}compresses", "columns > slots", "columns >= slots"),
     "slots that are forgotten": Slip(
@@ -105,10 +102,10 @@ SLIPS = {
         "LoCoCo's compressions", f"{INDICES}held_columns", "segment, slots)",
         "segment, slots + 1)"),
     "a segment that is closed one token late": Slip(
-        "LoCoCo's entries", f"{INDICES}lococo_entries", "divmod(length, segment)",
+        "LoCoCo's cache", f"{INDICES}lococo_entries", "divmod(length, segment)",
         "divmod(length - 1, segment)"),
-    "a peak without the slots": Slip("LoCoCo's entries", f"{INDICES}lococo_peak",
-                                     "slots + segment", "segment"),
+    "a peak without the slots": Slip(
+        "LoCoCo's cache", f"{INDICES}lococo_peak", "slots + segment", "segment"),
     "raw tokens kept for the last row, not the next": Slip(
         "CCA's cache", f"{INDICES}cca_step", "first_raw(stop, group", "first_raw(stop + 1, group"),
     "groups that end in the chunk, without their beginning": Slip(
@@ -159,16 +156,15 @@ WEAKER = [
     ("CCA's cache", "step.earlier < g", "step.earlier <= g"),
     ("CCA's cache", "n <= step.cores", "n <= step.cores + 1"),
     ("DGA's cover", "raw[1] - raw[0] <= m", "raw[1] - raw[0] <= m + 1"),
-    ("DGA's leftovers", "focal - share < m", "focal - share <= m"),
     ("LoCoCo's compressions", "held <= M", "~(held > M + 1)"),
-    ("LoCoCo's entries", "entries < peak", "entries <= peak"),
+    ("LoCoCo's cache", "columns <= indices", "columns <= 1 + indices"),
     ("StreamingLLM's cache", "dropped >= 0", "dropped >= -1"),
 ]
 # theorem, what it assumes, and what it could assume besides
 NARROWER = [
     ("CCA's cover", "positive(L, g, s)", "positive(L, g, s, s - g + 1)"),
     ("CCA's entries", "positive(L, g, s)", "positive(L, g, s, g - s)"),
-    ("LoCoCo's entries", "positive(L, B, M)", "positive(L, B, M, M - B)"),
+    ("LoCoCo's cache", "positive(left, M, B)", "positive(left, M, B, M - B)"),
 ]
 
 STATES = "cca_lab.mechanisms."

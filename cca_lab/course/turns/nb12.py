@@ -1,12 +1,16 @@
 """What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
 
 from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_equal
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.theory import base_two
 
 # 12.2: layers until a token is inside a row
 
@@ -136,9 +140,62 @@ def detects(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"{name} is missed: {why}")
 
 
+# 12.6: a change of values that one attention sees and another does not
+
+Row = list[Fraction]
+
+
+def _moved(row: Row, change: Any) -> Fraction:
+    return sum((weight * by for weight, by in zip(row, change, strict=True)), Fraction(0))
+
+
+def _smallest(kept: Row, full: Row) -> int | None:
+    """Return the least sum of sizes of such a change, none for rows that have none."""
+    return min((sum(map(abs, change)) for change in product(range(-2, 3), repeat=len(full))
+                if _moved(kept, change) == 0 != _moved(full, change)), default=None)
+
+
+def _weights(draw: Draw, length: int) -> Row:
+    return base_two.softmax([draw.randint(0, 2) for _ in range(length)])
+
+
+def unseen(answer: Answer, draw: Draw) -> None:
+    """Rows with and without such a change, of two to four tokens."""
+    half, third = Fraction(1, 2), Fraction(1, 3)
+    rows = [("two equal weights", [half, half], [third, 1 - third]),
+            ("the same weights twice", [half, half], [half, half])]
+    for length in (2, 3, 4) * 2:
+        kept, full = _weights(draw, length), _weights(draw, length)
+        rows.append((f"{length} tokens", kept, full))
+    for what, kept, full in rows:
+        wanted = _smallest(kept, full)
+        with case(f"{what}, weights {', '.join(map(str, kept))} and {', '.join(map(str, full))}"):
+            _look(answer(list(kept), list(full)), kept, full, wanted)
+
+
+def _look(got: Any, kept: Row, full: Row, wanted: int | None) -> None:
+    if got is None:
+        if wanted is not None:
+            raise Mistake("the search found nothing; there is one: does it try negative numbers?")
+        return
+    if (not isinstance(got, (list, tuple)) or len(got) != len(full)
+            or not all(isinstance(by, int) and abs(by) <= 2 for by in got)):
+        raise Mistake(f"the result is {describe(got)}, wanted a whole number from -2 to 2 for each "
+                      "token, or None")
+    if _moved(kept, got) != 0:
+        raise Mistake(f"{list(got)} moves the first output too, by {_moved(kept, got)}")
+    if _moved(full, got) == 0:
+        raise Mistake(f"{list(got)} moves neither output: the second has to move")
+    if sum(map(abs, got)) != wanted:
+        raise Mistake(f"{list(got)} has the size {sum(map(abs, got))}; there is one of {wanted}: "
+                      "try small changes first")
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
         Property("equal to products of matrices", 1, chains),)),
     CourseTask("12.5", "reads_future", "A detector of leaks", 8, 3, 5, (
         Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
+    CourseTask("12.6", "unseen_change", "A change that one row sees and another does not", 8, 3, 5, (
+        Property("the smallest one, or none", 1, unseen),)),
 )

@@ -21,6 +21,6 @@ How to prove something (without the solver the first call raises `ModuleNotFound
     Otherwise the evidence names what fails at the smallest numbers (least sum of absolute values,
     ties in the order of names). The text has no times: `report.py` measures.
 
-`terms` has the symbols, `core` the proofs; the statements are in `rows`, `blocks` (DGA and LoCoCo),
-`caches` and `papers` (printed rules); `report` lists them for docs/claims/proved.md.
+`terms` has the symbols, `core` the proofs, `report` all statements but those of `papers`, which
+claims judge.
 """

@@ -4,7 +4,7 @@ from cca_lab.mechanisms import indices
 from cca_lab.mechanisms.lococo import segments
 from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.rows import names, positive, read_once, within
-from cca_lab.theory.forall.terms import assume, divided_by, every, function, number, rising, some
+from cca_lab.theory.forall.terms import assume, divided_by, function, number, rising
 
 
 @theorem("DGA's cover", *names("prompt_columns", "divided_tokens"),
@@ -29,20 +29,6 @@ def dga_cover(L, m, i, t):
             "it begins with a group": (raw[0] - first_raw) % m == 0}
 
 
-@theorem("DGA's leftovers", *names("focal_count"),
-         by_hand="floor(gamma L) is any number from 0 to L")
-def dga_leftovers(span, m, floor, share):
-    """the number of focal tokens leaves whole groups, is at least what share and floor ask for,
-    and at most m - 1 more.
-    """
-    positive(span, m)
-    assume(floor >= 0, 0 <= share, share <= span)
-    focal = number(indices.focal_count(span, share, floor, m))
-    return every((span - focal) % m == 0, focal <= span, share <= focal,
-                 some(floor <= focal, focal == span), (share >= floor).implies(focal - share < m),
-                 every(share < floor, floor <= span).implies(focal - floor < m))
-
-
 @theorem("LoCoCo's compressions",
          *names("segment_step", "compresses", "first_compression", "held_columns"),
          by_hand="the induction over the passes of the loop is in words")
@@ -58,13 +44,3 @@ def lococo_compressions(B, M, n, size):
     held = number(indices.held_columns(n, B, M))
     return {"columns": number(after) == held + size, "at most M": held <= M,
             "when": (n * B >= first).iff(bool(full))}
-
-
-@theorem("LoCoCo's entries", *names("lococo_entries", "lococo_peak", "held_columns"))
-def lococo_entries(L, B, M):
-    """at most M between segments, and less than the peak M + B within them."""
-    positive(L, B, M)
-    entries = number(indices.lococo_entries(L, slots=M, segment=B))
-    peak = number(indices.lococo_peak(slots=M, segment=B))
-    return {"below the peak": entries < peak, "peak": peak == M + B,
-            "at most M between segments": (L % B == 0).implies(entries <= M)}

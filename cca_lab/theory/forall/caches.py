@@ -16,7 +16,7 @@ from cca_lab.theory.forall.terms import assume, divided_by, every, lemma, number
 CAUSAL = "cca_lab.attention.intervals.causal_end"
 TENSORS = ("the tensors follow the integers, which tests check; the induction over chunks is in "
            "words")
-PIECES = f"a chunk over a border is several chunks, one for each pass of the loop; {TENSORS}"
+PIECES = f"that a chunk over a border is several, one for each pass of the loop; {TENSORS}"
 
 
 @theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"),
@@ -106,12 +106,13 @@ def dga_stretch(times, open, left, row, size, divided):
             "entries after": every(after[0] == divided * after_times, after[1] == after_open)}
 
 
-@theorem("LoCoCo's cache", *names("fill", "compresses", "lococo_entries", "held_columns"), CAUSAL,
+@theorem("LoCoCo's cache",
+         *names("fill", "compresses", "lococo_entries", "lococo_peak", "held_columns"), CAUSAL,
          by_hand=f"borders='text'; {PIECES}")
 def lococo_cache(n, open, left, M, B, row):
     """after any chunks within a segment the cache holds the slots and the raw tokens since the
-    last compression, as many as the closed form says; each row sees all slots and its own past
-    of them.
+    last compression, as many as the closed form says, at most M + B; each row sees all
+    slots and its own past of them.
     """
     positive(left, M, B)
     assume(n >= 0, 0 <= open, open < B)
@@ -126,6 +127,7 @@ def lococo_cache(n, open, left, M, B, row):
     divided_by(n * B + open + taken, B, *((n + 1, 0) if full else (n, open + taken)))
     wanted = indices.lococo_entries(n * B + open + taken, slots=M, segment=B)
     return {"slots and tokens since then": stored == indices.held_columns(n, B, M) + open,
+            "at most the peak": columns <= indices.lococo_peak(slots=M, segment=B),
             "columns seen": every(end == stored + row + 1, end <= columns),
             "a single row sees all": (number(taken) == 1).implies(end == columns),
             "the chunk goes on": every(1 <= number(taken), taken <= left, open + taken <= B),

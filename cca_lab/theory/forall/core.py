@@ -148,7 +148,7 @@ def _failure(obligation: Obligation, steps: int) -> tuple[str, dict[str, int]] |
     known = [fact.term for fact in obligation.hypotheses]
     for step in [*obligation.lemmas, obligation.goal]:
         if not implied(known, step.term, steps):
-            values = smallest(known, step.term, steps)
+            values = smallest(known, step.term, steps // 10)
             name = obligation.name
             what = name if step is obligation.goal else f"{name} (a lemma of it)"
             if values is None:
@@ -181,7 +181,7 @@ def smallest(hypotheses: Sequence[Any], goal: Any, steps: int) -> dict[str, int]
         raise TimeoutError
 
     try:
-        total = first(range(LARGEST_SUM), lambda total: z3.Sum(*sizes, 0) == total,
+        total = first(range(LARGEST_SUM), lambda total: z3.Sum(z3.IntVal(0), *sizes) == total,
                       lambda total: z3.And(*(size <= total for size in sizes)))
         values = sorted(range(-total, total + 1), key=lambda value: (abs(value), -value))
         return {name: first(values, z3.Int(name).__eq__) for name in names}

@@ -3,7 +3,6 @@
 A statement is a function of symbolic integers; it assumes hypotheses and returns what follows.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from cca_lab.mechanisms import indices
@@ -12,7 +11,6 @@ from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.terms import Truth, assume, divided_by, every, number, some
 
 INDICES = "cca_lab.mechanisms.indices."
-Intervals = Sequence[tuple[Any, Any]]
 
 
 def names(*short: str) -> tuple[str, ...]:
@@ -40,7 +38,7 @@ def read_once(past, readings) -> Truth:
 ROW = names("cca_columns", "raw_column", "core_count", "first_raw")
 
 
-def cca_row(row, length, g, s, start=0) -> Intervals:
+def cca_row(row, length, g, s, start=0) -> tuple[Any, Any]:
     """Return the intervals of a row of tokens [start, length)."""
     return indices.cca_columns(row, indices.raw_column(start, length, g, s), g, s)
 
@@ -97,7 +95,10 @@ def cca_entries(L, g, s):
 @theorem("CCA's pairs", *names("cca_pairs", "cca_columns", "core_count"),
          by_hand="the induction over rows is in words; so is that a (a - 1) is even")
 def cca_pairs(L, g, s):
-    """the closed form of the scored pairs grows by the columns that each new row sees."""
+    """the closed form of the scored pairs grows by the columns that each new row sees; with
+    N = L - s >= 0 older tokens it is at most (g s (s + 1) + 2 g s N + (N + 1)(N + (g - 1)^2)) / 2g,
+    and less by (g - 1)(r + 1)(g - 1 - r) / 2g, r = N mod g.
+    """
     positive(L, g, s)
     assume(L < s)
     return {"before the first core": grows(L, g, s)}

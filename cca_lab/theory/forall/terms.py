@@ -26,13 +26,13 @@ def solver() -> Any:
 def answered(terms: Sequence[Any], steps: int) -> Any:
     """Return the solver's answer, `unknown` after so many of its steps.
 
-    Steps, not seconds: the answer is the same on a busy machine. Ctrl-C is seen after the query.
+    Steps, not seconds, and a context of its own: the answer is the same on a busy machine, and
+    whatever was asked before. Ctrl-C is seen after the query.
     """
-    query = solver().Solver()
-    query.set("random_seed", 0)
-    query.set("rlimit", steps)
-    query.set("ctrl_c", False)
-    query.add(*terms)
+    context = solver().Context()
+    query = solver().Solver(ctx=context)
+    query.set(random_seed=0, rlimit=steps, ctrl_c=False)
+    query.add(*(term.translate(context) for term in terms))
     return query.check()
 
 
@@ -121,12 +121,6 @@ class Symbol:
 
     def __bool__(self) -> bool:
         return bool(self != 0)
-
-    def __index__(self) -> int:
-        if _RUNS and self == 0:  # a list of one entry, say
-            return 0
-        raise TypeError(f"{self.term}: is no single number; the function needs one here (an index, "
-                        "range or int())")
 
 
 def _divisor(term: Any) -> Any:

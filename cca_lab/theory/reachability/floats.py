@@ -14,8 +14,7 @@ from cca_lab.theory.claim import Outcome, Subjects, chosen
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 EVENTS = ("zero", "flushed", "absorbed")
-# half of the smallest subnormal number is 2^-POWER
-POWERS = {"float16": 25, "bfloat16": 134, "float32": 150}
+POWERS = {"float16": 25, "bfloat16": 134, "float32": 150}  # 2^-POWER: half the smallest subnormal
 Case = tuple[str, float]  # name of the dtype, weight
 CASES: list[Case] = [(name, 2.0**-power * (1 + extra)) for name in POWERS for power in range(161)
                      for extra in (0, 1 / 8) if power or not extra]

@@ -1,5 +1,7 @@
 """Wrong answers to the turns of notebook 12_who_can_see_what."""
 
+from itertools import product
+
 import torch
 
 
@@ -36,6 +38,16 @@ def _a_tiny_edit(text, other, t):
     return text + 1e-6 * (torch.arange(len(text)) == t)[:, None]
 
 
+def _changing(values=range(-2, 3), moves=lambda kept, full: kept == 0 != full,
+              size=lambda change: sum(map(abs, change))):
+    def unseen_change(kept, full):
+        found = [change for change in product(values, repeat=len(full))
+                 if moves(*(sum(w * by for w, by in zip(row, change, strict=True))
+                            for row in (kept, full)))]
+        return min(found, key=size, default=None)
+    return unseen_change
+
+
 WRONG = {
     "12.2": {
         "exchanged": (_exchanged, "row and token are exchanged"),
@@ -54,5 +66,14 @@ WRONG = {
                         "1e-9 of all tokens is missed"),
         "a tiny edit": (_detector(edit=_a_tiny_edit), "a choice that later tokens make is missed"),
         "None": (lambda attend, text, other: None, "wanted True or False"),
+    },
+    "12.6": {
+        "nothing": (lambda kept, full: None, "found nothing"),
+        "raises only": (_changing(values=range(3)), "found nothing"),
+        "both still": (_changing(moves=lambda kept, full: kept == 0), "moves neither"),
+        "full alone": (_changing(moves=lambda kept, full: full != 0), "moves the first output too"),
+        "the first": (_changing(size=lambda change: 0), "try small changes first"),
+        "a share": (lambda kept, full: [0.5] * len(full), "wanted a whole number"),
+        "one number": (lambda kept, full: 1, "wanted a whole number"),
     },
 }
