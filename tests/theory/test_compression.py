@@ -1,6 +1,7 @@
 """LoCoCo: the formulas of docs/claims/lococo.md are what the code computes, and what it costs."""
 
 import math
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
@@ -88,7 +89,8 @@ def test_a_wrong_formula_is_seen(label, right, slip):
 
 
 def test_every_formula_of_the_article_is_checked():
-    assert sorted(tex.re.findall(r"\$\$ \((lococo-[\w-]+)\)", tex.text("lococo"))) == sorted(FORMULAS)
+    labels = re.findall(r"\$\$ \((lococo-[\w-]+)\)", tex.text("lococo"))
+    assert sorted(labels) == sorted(FORMULAS)
     assert {label for label, *_ in wrong.FORMULAS} == FORMULAS.keys()
 
 

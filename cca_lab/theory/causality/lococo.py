@@ -80,7 +80,7 @@ def check_columns(columns: Callable[[int, int], int],
 
     The paper's sizes stand last.
     """
-    sizes = sorted(product(range(1, 13), repeat=2), key=sum)
+    sizes: list[Sizes] = sorted(product(range(1, 13), range(1, 13)), key=sum)
     for slots, block in chosen([*sizes, (128, 512), (256, 512), (512, 512), (128, 1)], within):
         cached = 0
         while cached + block <= slots:

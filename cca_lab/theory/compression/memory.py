@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.compression.convolution import KERNEL, Rows
 
-SIZES = [*product((1, 2, 3, 4, 8, 16), repeat=2), (512, 512), (128, 512), (128, 1)]  # (M, B)
+SIZES: list[tuple[int, int]] = [  # (M, B); the paper's stand last
+    *product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16)), (512, 512), (128, 512), (128, 1)]
 CONSTANT = 16  # an order O(..) is read as: at most 16 times what stands inside
 Weights = tuple[Rows, ...]  # [A, b] of each step, (M, M + 1); B = 1
 
