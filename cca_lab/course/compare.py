@@ -35,7 +35,7 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {kind}s")
     if kind == "float" and not got.isfinite().all():
         index = first(~got.isfinite())
-        raise Mistake(f"{what}{list(index) if index else ''} is {got[index].item()}: {why}")
+        raise Mistake(f"{what}{list(index) if index else ''} is {got[index].item()}", f": {why}")
     return got
 
 
@@ -80,6 +80,60 @@ def need_same(got: Any, wanted: Tensor, what: str = "the result", *,
         return got
     raise Mistake(show(got, wanted, wrong, what) + cause_of(
         causes, lambda other: isinstance(other, Tensor) and torch.equal(got.long(), other.long())))
+
+
+def need(got: Any, wanted: Any, names: Sequence[str] = ("the result",), *,
+         tolerance: float | None = None, why: str = NOT_FINITE) -> None:
+    """Raise a Mistake unless an answer's result is the right one; `names` are those of its parts.
+
+    A result is a tensor, a number, a truth value, a word, or a tuple, list or dict of them.
+    """
+    name = names[0]
+    if isinstance(wanted, Tensor) and wanted.is_floating_point():
+        need_close(got, wanted, name, tolerance=tolerance, why=why)
+    elif isinstance(wanted, Tensor):
+        need_same(got, wanted, name)
+    elif isinstance(wanted, dict):
+        for key, value in need_keys(got, wanted).items():
+            need(value, wanted[key], (key,), tolerance=tolerance, why=why)
+    elif isinstance(wanted, (tuple, list)):
+        if isinstance(got, Tensor) and got.dim() and len(got) == len(wanted):
+            got = tuple(got)
+        if len(names) < len(wanted) or len(wanted) == 1:
+            names = [f"{name}[{index}]" for index in range(len(wanted))]
+            need_items(got, len(wanted), f"{len(wanted)} items")
+        need_items(got, len(wanted), f"{len(wanted)}: {', '.join(names)}")
+        for part, value, of in zip(got, wanted, names, strict=True):
+            need(part, value, (of,), tolerance=tolerance, why=why)
+    else:
+        need_equal(got, wanted, name, tolerance=tolerance or (
+            1e-9 if isinstance(wanted, float) else 0.0))
+
+
+def alike(got: Any, other: Any) -> bool:
+    """Return whether two results are the same but for rounding; NaN equals NaN."""
+    if isinstance(got, Tensor) and got.dim() and isinstance(other, (tuple, list)):
+        got = tuple(got)
+    if isinstance(got, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(got) == len(other) and all(map(alike, got, other))
+    if isinstance(got, dict) and isinstance(other, dict):
+        return got.keys() == other.keys() and all(alike(got[key], other[key]) for key in got)
+    if isinstance(got, Exception) or isinstance(other, Exception):
+        return type(got) is type(other) and str(got) == str(other)
+    if isinstance(got, (int, str)) and isinstance(other, (int, str)):
+        return got == other
+    if not all(isinstance(value, (Tensor, Real)) for value in (got, other)):
+        return got is other
+    one, two = (torch.as_tensor(value).detach() for value in (got, other))
+    if one.numel() == two.numel() == 1:
+        one, two = one.reshape(()), two.reshape(())
+    if one.shape != two.shape:
+        return False
+    tolerance = max(TOLERANCE.get(x.dtype, 0.0) for x in (one, two))
+    one, two = one.double(), two.double()
+    bound = tolerance * max([1.0, *two[two.isfinite()].abs().flatten().tolist()])
+    return bool(((one - two).abs() <= bound).logical_or(one == two)
+                .logical_or(one.isnan() & two.isnan()).all())
 
 
 def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
