@@ -10,8 +10,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from cca_lab.course.compare import NOT_FINITE, describe, need
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, case, outcome
+from cca_lab.course.tasks import Answer, Draw, Mistake, Property, case, copied, outcome
 
 Examples = Callable[[Draw], Iterable[tuple[str, tuple[Any, ...]]]]
 
@@ -55,10 +57,10 @@ def equals(fact: str, right: Answer, inputs: Examples, *names: str, wrong: dict[
         tolerance, why: as for `compare.need_close`.
     """
     def look(got: Any, *args: Any) -> None:
-        need(got, right(*args), names or ("the result",), tolerance=tolerance, why=why)
+        need(got, right(*copied(args)), names or ("the result",), tolerance=tolerance, why=why)
 
     return replace(holds(fact, look, inputs, wrong=wrong, points=points, hidden=hidden),
-                   right=right)
+                   right=right, tolerance=tolerance or 0.0)
 
 
 def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict[str, Answer],
@@ -74,13 +76,13 @@ def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict
             if number == forgotten and hasattr(answer, "forget"):
                 answer.forget()  # an answer may not build on what earlier calls have seen
             with case(what):
-                got = answer(*args)
+                got = answer(*copied(args))
                 try:
                     look(got, *args)
                 except Mistake:
                     # which mistake it is, the following examples say
                     for _, more in given[number + 1 :]:
-                        if isinstance(outcome(answer, more), Exception):
+                        if isinstance(outcome(answer, copied(more)), Exception):
                             break
                     raise
 
@@ -90,6 +92,27 @@ def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict
 def mistakes(answer: Answer, table: dict[str, dict[str, Any]]) -> dict[str, Answer]:
     """Return an answer with the keywords of each sentence: one function, wrong in many ways."""
     return {said: partial(answer, **wrong) for said, wrong in table.items()}
+
+
+def forward(answer: Answer) -> Answer:
+    """Return an answer whose tables of intervals, (rows, intervals, 2), can be compared.
+
+    An empty interval may stand anywhere, if no interval moves back; here it becomes [0, 0).
+    """
+    def table(*args: Any) -> Any:
+        got = answer(*args)
+        if not isinstance(got, Tensor) or got.dim() != 3 or got.shape[-1] != 2:
+            return got
+        for wrong, what in ((got[..., 0] > got[..., 1], "ends before it starts; an empty one ends "
+                             "where it starts"),
+                            ((got.diff(dim=0, prepend=got[:1]) < 0).any(-1), "moves back; where it "
+                             "is empty, let it wait where it is")):
+            if wrong.any():
+                row, number = wrong.nonzero()[0].tolist()
+                raise Mistake(f"row {row}: interval {number} {what}")
+        return got * (got[..., :1] != got[..., 1:])
+
+    return table
 
 
 def in_bounds(answer: Answer) -> Answer:

@@ -89,6 +89,7 @@ class Property:
     hidden: bool = False  # checked only when marks are given
     wrong: dict[str, Answer] = field(default_factory=dict)
     right: Answer | None = None  # if only one result is right: a function of what checks give it
+    tolerance: float = 0.0  # of results that are the same
 
 
 @dataclass(frozen=True)
@@ -251,14 +252,19 @@ class Calls:
 
     def __call__(self, *args: Any) -> Any:
         """Call the answer."""
-        try:
-            kept = deepcopy(args)  # an answer may write into its arguments
-        except (TypeError, RuntimeError):  # such as an open file, or a tensor with a gradient
-            kept = args
+        kept = copied(args)
         self.noted.append((kept, got := outcome(self.answer, args)))
         if isinstance(got, Exception):
             raise got
         return got
+
+
+def copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a copy of arguments, into which an answer may write."""
+    try:
+        return deepcopy(args)
+    except (TypeError, RuntimeError):  # such as an open file, or a tensor with a gradient
+        return args
 
 
 def outcome(answer: Answer, args: tuple[Any, ...]) -> Any:
@@ -281,12 +287,12 @@ def explained(task: CourseTask, prop: Property, calls: Calls, mistake: Mistake) 
             break
         differs = False
         for args, got in calls.noted:
-            other = outcome(task.drive(wrong), deepcopy(args))
-            if not alike(got, other):
+            other = outcome(task.drive(wrong), copied(args))
+            if not alike(got, other, prop.tolerance):
                 break
             right = prop.right or task.right
             differs = differs or right is None or not alike(
-                other, outcome(right, deepcopy(args)))
+                other, outcome(right, copied(args)), prop.tolerance)
         else:
             if differs:
                 return f"{mistake.text}. This is what comes out when {said}"
@@ -307,8 +313,8 @@ def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
     except Exception as error:  # the answer's own, or ours
         if is_ours(error, task, answer):
             raise GraderError(f"{task.id}: {type(error).__name__}: {error}") from error
-        return Mark(prop, 0.0, clean(f"{task.answer} raised {type(error).__name__}: {error}"),
-                    shown, error)
+        mistake = Mistake(clean(f"{task.answer} raised {type(error).__name__}: {error}"))
+        return Mark(prop, 0.0, clean(explained(task, prop, calls, mistake), 1200), shown, error)
     if share is None:
         return Mark(prop, float(prop.points))
     return Mark(prop, round(prop.points * min(max(share.earned, 0.0), 1.0), 2),
