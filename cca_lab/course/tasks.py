@@ -313,8 +313,8 @@ def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
     except Exception as error:  # the answer's own, or ours
         if is_ours(error, task, answer):
             raise GraderError(f"{task.id}: {type(error).__name__}: {error}") from error
-        mistake = Mistake(clean(f"{task.answer} raised {type(error).__name__}: {error}"))
-        return Mark(prop, 0.0, clean(explained(task, prop, calls, mistake), 1200), shown, error)
+        raised = Mistake(clean(f"{task.answer} raised {type(error).__name__}: {error}"))
+        return Mark(prop, 0.0, clean(explained(task, prop, calls, raised), 1200), shown, error)
     if share is None:
         return Mark(prop, float(prop.points))
     return Mark(prop, round(prop.points * min(max(share.earned, 0.0), 1.0), 2),

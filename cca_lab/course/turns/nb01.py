@@ -251,8 +251,8 @@ TURNS: tuple[CourseTask, ...] = (
                "the output", why=SEES_ITSELF, wrong=USUAL),
         equals("no score of the future is large enough to count", by_rows,
                examples(large_future, (5, 1e6), (5, 1e12)), "the output",
-               why="e^score overflows; torch.softmax subtracts the largest score first, and what is "
-               "hidden needs the score -inf", wrong={
+               why="e^score overflows; torch.softmax subtracts the largest score first, and what "
+               "is hidden needs the score -inf", wrong={
             f"{-n:g} is added to what is hidden: it is not enough here, -inf is":
                 matrix(partial(lowered, n)) for n in (1e4, 1e9)}))),
     CourseTask("01.4", "leaks", "A test that finds leaks", 10, 3, 5, (
