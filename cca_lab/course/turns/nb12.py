@@ -1,6 +1,6 @@
 """What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -116,7 +116,7 @@ def reads_future(attend: Attend, text: Tensor, other: Tensor, *,
 
 # 12.6: a change of values that one row sees and another does not
 Row = list[Fraction]
-Change = tuple[int, ...]
+Change = Sequence[int]
 
 
 def moved(row: Row, change: Change) -> Fraction:
