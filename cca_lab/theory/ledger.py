@@ -21,8 +21,8 @@ WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
     "sparsity": ("theorem1", "limit", "meaning"),
-    "noise": ("weight", "models", "output"),
-    "conditioning": ("spectrum", "descent"),
+    "noise": ("models", "output"),
+    "conditioning": ("spectrum",),
     "reachability": ("indices", "floats", "depth"),
     "causality": ("masks", "dga", "focal", "lococo"),
     "compression": ("convolution", "memory"),

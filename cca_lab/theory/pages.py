@@ -74,7 +74,7 @@ def entry(record: Mapping[str, Any], *, example: bool) -> str:
               for name, seen in record["sides"].items()]
     if record["machine"]:
         lines.append(f"- **Proved by a program.** {plain(record['machine'])}")
-    lines.append(f"- **Why.** {plain(record['proof'])}")
+    lines += [f"- **Why.** {plain(record['proof'])}"] * bool(record["proof"])
     if record["repair"]:
         lines += ["\nHolds instead:\n", "```text",
                   textwrap.fill(record["repair"], 100, break_long_words=False), "```"]

@@ -72,7 +72,6 @@ def test_theorem_3_on_the_simplex():
     for _, values, m in (*edge, *((n, v, m) for n, v, m in conditioning.cases() if len(v) > m)):
         before, after = (conditioning.condition_number(conditioning.tangent_hessian(matrix))
                          for matrix in (values, conditioning.grouped(values, m)))
-        assert (before < float("inf")) == conditioning.affinely_independent(values)
         if before < float("inf"):
             covered += 1
             assert after <= before * (1 + conditioning.SLACK)

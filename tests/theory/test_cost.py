@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.mechanisms.cca import groups
-from cca_lab.theory.cost import dga
 from cca_lab.theory.cost import pairs as cost
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape, amdahl, cache_bytes, prefill_speedup
 from tests.mutants import theory_cca as wrong
@@ -47,13 +46,6 @@ def test_full_and_window_are_sums():
 def test_dga_keys_of_the_paper():
     reductions = [length / cost.dga_keys(length, 16)[0] for length in (2**12, 2**13, 2**14)]
     assert [round(value, 1) for value in reductions] == [3.3, 5.5, 6.3]
-
-
-def test_a_generated_token_reads_fewer_keys_up_to_one_group_of_all():
-    for case in dga.decodings():
-        others = case.length - case.focal
-        assert dga.fewer_keys(case) == (others > 4 and case.group <= others - 2)
-    assert dga.Decoding(100, 20, 80).keys == 101
 
 
 def test_the_best_group_is_the_square_root():

@@ -39,10 +39,6 @@ def test_where_first_order_is_five_per_cent_off(shares):
     assert abs(measured.value / (first * sigma**2) - 1) == pytest.approx(0.05, abs=0.02)
 
 
-def test_the_range_is_a_third_for_diffuse_attention():
-    assert noise.first_order_range([1 / 4096] * 4096, 0) == pytest.approx(0.1**0.5, abs=1e-3)
-
-
 # ---------------------------------------------------------------- for all weights: symbols of sympy
 
 def symbols(count: int, total=1) -> list:
@@ -124,21 +120,6 @@ def test_each_factor_by_chance(model, m):
     assert not measured.agrees(1 / m**2) or model == "shared"
 
 
-def test_the_simulation_can_tell_models_apart():
-    """A mutant that forgets to divide the shared noise by m leaves the interval."""
-    right, broken = (noise_models.measured_variance(
-        draw("shared", np.zeros(32), 4, 0.05, 20_000)[:, 0])
-        for draw in (noise_models.simulate, wrong.output_of_one_group))
-    wanted = 0.05**2 * float(noise_models.shared_variance([Fraction(1, 32)] * 32, 4, 0))
-    assert right.agrees(wanted) and not broken.agrees(wanted)
-
-
-def test_one_group_does_not_move_under_shared_noise():
-    samples = noise_models.simulate("shared", [0.3, 0.3], 2, 0.5, 100)
-    assert np.ptp(samples[:, 0]) < 1e-15
-    assert noise_models.shared_variance([Fraction(1, 2)] * 2, 2, 0) == 0
-
-
 def test_pooled_logit_flat_peaked_and_without_bound():
     assert noise_models.pooled_logit_factor([1.0] * 8) == pytest.approx(1 / 8)
     gaps = np.linspace(0, 6, 601)
@@ -149,25 +130,3 @@ def test_pooled_logit_flat_peaked_and_without_bound():
     for m in (16, 256, 4096):
         factor = noise_models.pooled_logit_factor([np.log(m - 1), *[0.0] * (m - 1)])
         assert factor >= (2 + np.log(m - 1)) ** 2 / 16
-
-
-def test_softmax_pooling_amplifies_noise_by_chance():
-    """One token 2.4 above the other of its group: more noise on the group than on a token."""
-    logits = [noise_models.STANDS_OUT, 0.0] * 16
-    measured = noise_models.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
-    assert measured.value - measured.error > 1
-
-
-def test_output_identity_by_chance():
-    """Outputs of noisy softmaxes: the variances differ by the within-group scatter."""
-    sigma, draws, m = 0.05, 200_000, 2
-    values = np.array([1.0, -1.0, 4.0, 2.0])
-    full, pooled = (noise_models.measured_variance(
-        noise_models.simulate(model, np.zeros(4), m, sigma, draws) @ values)
-        for model in ("full", "mean"))
-    (scatter,), = noise_output.within_group_scatter([[v] for v in (1, -1, 4, 2)],
-                                                    noise_output.QUARTERS, m)
-    assert abs(full.value - pooled.value - sigma**2 * float(scatter)) <= full.error + pooled.error
-    assert full.value - pooled.value > full.error + pooled.error
-
-

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cca_lab.theory.sparsity import laws, meaning
 from cca_lab.theory.sparsity import theorem1 as sparsity
-from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, p_sparse, points
-from cca_lab.theory.sparsity.meaning import k90, sink
+from cca_lab.theory.sparsity.laws import EVEN_PAIR, FiniteLaw, p_sparse, points
+from cca_lab.theory.sparsity.meaning import sink
 
 
 def test_equation_19_fails_for_unlike_logits_though_at_most_one_weight_can_pass():
@@ -19,12 +19,6 @@ def test_equation_19_fails_for_unlike_logits_though_at_most_one_weight_can_pass(
     assert sparsity.eq19(law, rho) == Fraction(3, 4) > p_sparse(law, rho) == Fraction(1, 2)
     assert sparsity.chances_over(law, rho) == [Fraction(1, 2), 0]
     assert sparsity.counting_bound(law, rho) == Fraction(1, 2)
-
-
-def test_the_product_reaches_one_at_the_largest_value_only():
-    assert sparsity.head_times_tail(EVEN_PAIR, Fraction(1), Fraction(1)) == 1
-    assert sparsity.head_times_tail(EVEN_PAIR, Fraction(1), Fraction(99, 100)) == 0
-    assert not sparsity.below_the_largest(EVEN_PAIR, Fraction(1), Fraction(1))
 
 
 def test_equation_20_breaks_at_its_third_line_and_at_its_last():

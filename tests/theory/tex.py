@@ -21,10 +21,15 @@ KNOWN = {"ceil": ceil, "floor": floor, "Fraction": Fraction}
 CLOSING = {")", "}", "]", ",", r"\rceil", r"\rfloor", "+", "-", "/", *RELATIONS}
 
 
+def text(article: str) -> str:
+    """Return docs/claims/`article`.md with its paragraphs on one line."""
+    page = (repository() / "docs" / "claims" / f"{article}.md").read_text(encoding="utf-8")
+    return " ".join(page.split())
+
+
 def formula(article: str, label: str) -> str:
     """Return the TeX that has this label in docs/claims/`article`.md."""
-    text = (repository() / "docs" / "claims" / f"{article}.md").read_text(encoding="utf-8")
-    found = re.findall(rf"\$\$((?:(?!\$\$).)*)\$\$ \({re.escape(label)}\)", text, re.DOTALL)
+    found = re.findall(rf"\$\$((?:(?!\$\$).)*)\$\$ \({re.escape(label)}\)", text(article))
     if len(found) != 1:
         raise ValueError(f"{label}: {len(found)} formulas of {article}.md have it, wanted 1")
     return found[0].partition(r"\quad")[0].strip().rstrip(".,")

@@ -152,53 +152,6 @@ def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(t + 1 for t in tokens)
 
 
-# What Eq. 14 reads for a group with one meaning of its index set: the tokens of its keys, and that
-# of its query. `order` has the tokens as in K', the focal ones in front.
-Read = Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]]
-
-
-def in_text(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Eq. 14 where G holds places in the text, as in Q_max G."""
-    return list(range(members[0], members[-1] + 1)), [members[-1]]
-
-
-def in_front(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Eq. 14 where G holds places in K', as in its sums over K'_j."""
-    first, last = order.index(members[0]), order.index(members[-1])
-    return list(order[first : last + 1]), [last]
-
-
-def gathered(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The keys K_G, a gather, and the last member's query."""
-    return list(members), [members[-1]]
-
-
-def check_members(subject: tuple[Sequence[Read], bool, bool]) -> Outcome:
-    """Judge whether, in one of the meanings, m members are the keys and the last one is the query.
-
-    The subject says whether keys and query are judged. Focal sets of 7 tokens, m <= 3.
-    """
-    meanings, *judged = subject
-    cases = []
-    for size, chosen in product((1, 2, 3), _subsets(7)):
-        focal, groups = cut(7, chosen, size)
-        order = [*focal, *(t for members in groups for t in members)]
-        cases += [(order, members) for members in groups]
-    told = []
-    for meaning in meanings:
-        wrong: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-        for order, members in cases:
-            for asked, got, wanted in zip(judged, meaning(order, members),
-                                          (list(members), [members[-1]]), strict=True):
-                if asked and got != wanted:
-                    wrong.append((len(members), _from_one(members), _from_one(got)))
-        if not wrong:
-            return Outcome(True, f"right for each of {len(cases)} groups", {"groups": len(cases)})
-        _, group, read = min(wrong)
-        told.append(f"{meaning.__name__.replace('_', ' ')}: group {group} reads {read}")
-    return Outcome(False, "; ".join(told), {"groups": len(cases)})
-
-
 def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
     """Return the groups that have the columns of step 4 among the non-focal tokens."""
     ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
@@ -242,10 +195,6 @@ SUBJECTS = {
     "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
                         machine=partial(papers.members_read_once, member_reads,
                                         (all_members, minus))),
-    "D1.eq14": Subjects(check_members, ((in_text, in_front), True, True),
-                        corrected=((gathered,), True, True),
-                        sides=(((in_text, in_front), True, False),
-                               ((in_text, in_front), False, True))),
     "D1.eq15": Subjects(check_nearest_group, any_partition,
                         corrected=lambda tokens, size: [consecutive_partition(tokens, size)],
                         within=consecutive,

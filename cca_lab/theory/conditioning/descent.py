@@ -8,12 +8,10 @@ Gaussian V with y = L / d it is near ((1 + sqrt y) / (1 - sqrt y))^2, grouped th
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.conditioning.spectrum import ZERO, Array, condition_number, grouped, hessian
+from cca_lab.theory.conditioning.spectrum import ZERO, Array
 from cca_lab.theory.conditioning.spectrum import smallest_counterexample as counterexample
 
 TOLERANCE = 1e-8
@@ -80,36 +78,3 @@ CASES = (("L = 8, d = 16, m = 2", gaussian(8, 16), 2),
          ("L = 32, d = 64, m = 4", gaussian(32, 64), 4),
          ("the 4 x 2 example with e = 1/20, m = 2", counterexample(1 / 20).astype(float), 2),
          ("L = 256, d = 16, m = 8", gaussian(256, 16), 8))
-
-
-def full_row_rank(values: Array, m: int) -> bool:
-    """Whether 2 V V^T is positive definite, which needs L <= d."""
-    return bool(condition_number(hessian(values)) < float("inf"))
-
-
-def long_context(values: Array, m: int) -> bool:
-    """Whether there are more tokens than components of a value, L > d."""
-    return len(values) > values.shape[1]
-
-
-def check_speed(promises: Callable[[Array, int], bool]) -> Outcome:
-    """Judge a condition under which grouping does not slow descent from the worst starts."""
-    kept = []
-    for name, values, m in CASES:
-        if not promises(values, m):
-            continue
-        before, after = hessian(values), hessian(grouped(values, m))
-        steps, steps_grouped = measured_steps(before), measured_steps(after)
-        if steps_grouped > steps:
-            return Outcome(False, f"{name}: {steps} steps in full (predicted "
-                           f"{predicted_steps(effective_condition(before))}), {steps_grouped} "
-                           f"grouped (predicted {predicted_steps(effective_condition(after))})",
-                           {"steps": steps, "steps_grouped": steps_grouped})
-        kept.append(f"{name}: {steps} steps, {steps_grouped} grouped")
-    return Outcome(bool(kept), "; ".join(kept) or "promises nothing", {"cases": len(kept)})
-
-
-SUBJECTS = {
-    "T3.descent": Subjects(check_speed, lambda values, m: True, corrected=full_row_rank,
-                           models=(full_row_rank, long_context)),
-}

@@ -1,30 +1,15 @@
-"""DGA's Appendix E on keys: how many fewer a generated token reads, in the limit and at all."""
+"""DGA's Appendix E on keys: how many fewer a generated token reads in the limit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
-from cca_lab.theory.claim import Outcome, Subjects, chosen
-
-
-class Decoding(NamedTuple):
-    """A cache of DGA: L tokens, r of them focal, the others in groups of m."""
-
-    length: int
-    focal: int
-    group: int
-
-    @property
-    def keys(self) -> Fraction:
-        """What a generated token reads: focal tokens, groups, and an open group (Appendix E)."""
-        return self.focal + Fraction(self.length - self.focal, self.group) + self.group
+from cca_lab.theory.claim import Outcome, Subjects
 
 
-def decodings() -> list[Decoding]:
-    """Return all caches of up to 40 tokens whose non-focal tokens fill groups of two or more."""
-    return [Decoding(length, focal, group) for length in range(2, 41) for focal in range(length)
-            for group in range(2, length - focal + 1) if (length - focal) % group == 0]
+def keys(length: int, focal: int, group: int) -> Fraction:
+    """Return what a generated token reads: focal tokens, groups, and an open group (Appendix E)."""
+    return focal + Fraction(length - focal, group) + group
 
 
 GAMMA, FLOOR = Fraction(1, 10), 1024  # Appendix C.2
@@ -62,7 +47,7 @@ def check_saving(subject: Saving) -> Outcome:
     """Judge the limit of the saving for m = 4, 16, 64 and L = 2^13 .. 2^40."""
     for group in (16, 4, 64):
         limit = subject.limit(group)
-        saved = [length / Decoding(length, subject.focal(length), group).keys
+        saved = [length / keys(length, subject.focal(length), group)
                  for length in (2**power for power in range(13, 41))]
         shown = (f"m={group}: {float(saved[0]):.2f}, {float(saved[1]):.2f}, {float(saved[2]):.2f} "
                  f"times fewer keys at 8K, 16K, 32K, {float(saved[-1]):.2f} in the end; "
@@ -72,26 +57,7 @@ def check_saving(subject: Saving) -> Outcome:
     return Outcome(True, shown)
 
 
-def fewer_keys(case: Decoding) -> bool:
-    """Whether r + (L - r)/m + m < L: that is m^2 < (m - 1)(L - r)."""
-    return case.group**2 < (case.group - 1) * (case.length - case.focal)
-
-
-def check_fewer(fewer: Callable[[Decoding], bool],
-                within: Callable[[Decoding], bool] | None = None) -> Outcome:
-    """Judge when a generated token reads fewer keys than full self-attention: L <= 40, m >= 2."""
-    cases = chosen(decodings(), within)
-    for case in cases:
-        if fewer(case) != (case.keys < case.length):
-            return Outcome(False, f"L={case.length}, r={case.focal}, m={case.group}: {case.keys} "
-                           f"keys instead of {case.length}",
-                           {"keys": int(case.keys), "length": case.length})
-    return Outcome(True, f"right in {len(cases)} cases", {"cases": len(cases)})
-
-
 SUBJECTS = {
     "D1.rate": Subjects(check_saving, Saving(floored, times_m), corrected=Saving(floored, fewest),
                         sides=(Saving(constant, times_m), Saving(floored, fewest))),
-    "D1.inference": Subjects(check_fewer, lambda case: True, corrected=fewer_keys,
-                             within=fewer_keys),
 }

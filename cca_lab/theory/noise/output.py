@@ -1,15 +1,4 @@
-"""The effect of grouping on the output under noise (DGA Section 4.2, 1), and Figure 3b).
-
-Full attention with independent noise on the logits of tokens; grouped attention with the same
-noise, each group's logit the mean of its tokens'; weights constant in groups of m, A_g the mass of
-group g. To first order in sigma (proof: claim T2.output),
-
-    Cov_full(o) = Cov_grouped(o)
-                  + sigma^2 sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j - Vbar_g)^T
-
-Noise of the same size on a group's own logit instead of the mean of m noises makes Cov_grouped(o) m
-times as large.
-"""
+"""The effect of grouping on the output under noise (DGA Section 4.2; docs/claims/dga.md)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,33 +31,16 @@ def residual(problem: GroupProblem, shares: Sequence[Any], values: Sequence[Sequ
     return (total - target) ** 2
 
 
-GROUPS = (((1,), (1,)), ((1, 1, 1), (1, 1, 1)), ((1, 2), (5, 3)), ((2, 7, 1), (4,)))
-POINTS = ((1, 1), (1, 3))
-
-
 def check_problem(problem: GroupProblem) -> Outcome:
-    """Judge Problem 2: feasible points must be weights of Problem 1 that are equal in groups."""
-    for groups in GROUPS:
-        for point in POINTS:
-            masses = [Fraction(x * len(group)) for x, group in zip(point, groups, strict=True)]
-            weights = [Fraction(x) / sum(masses) for x in point]  # alpha_j of each group's tokens
-            shares = [_solve(problem, weight * len(group), len(group))
-                      for weight, group in zip(weights, groups, strict=True)]
-            ones = [[1] * len(group) for group in groups]
-            left = residual(problem, shares, ones, Fraction(1))
-            wanted = sum(weight * sum(group) for weight, group in zip(weights, groups, strict=True))
-            if left or residual(problem, shares, groups, wanted):
-                sizes = [len(group) for group in groups]
-                return Outcome(False, f"groups of {sizes}, every V_j = y with |y| = 1: Problem 1 "
-                               f"reaches 0, this objective is {left} = {float(left):.3f} at a "
-                               f"feasible point", {"residual": float(left)})
-    return Outcome(True, f"equals Problem 1 at shared weights, for {len(GROUPS) * len(POINTS)} "
-                   f"feasible points")
-
-
-def _solve(problem: GroupProblem, mass: Fraction, size: int) -> Fraction:
-    """Return the x_g at which the group's term in the constraint, linear in x_g, is `mass`."""
-    return Fraction(mass / problem.mass(Fraction(1), size))
+    """Judge Problem 2: where the masses sum to 1 it must have the weights of Problem 1."""
+    for size in (2, 3, 16):
+        x = 1 / Fraction(problem.mass(Fraction(1), size))  # one group; both numbers are linear in x
+        left = residual(problem, [x], [[1] * size], 1)
+        if left:
+            return Outcome(False, f"one group of {size}, every V_j = y with |y| = 1: Problem 1 "
+                           f"reaches 0, this objective is {left} at the only feasible point",
+                           {"residual": float(left)})
+    return Outcome(True, "one group of 2, 3 or 16 equal values has no error, as in Problem 1")
 
 
 Vector = Sequence[Any]
@@ -177,7 +149,7 @@ def check_smoothing(subject: Smoothing) -> Outcome:
                                f"{'on tokens' if noise == 'mean' else 'on groups'}: variance "
                                f"{before} sigma^2 in full, {after} sigma^2 grouped",
                                {"full": float(before), "grouped": float(after)})
-    return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; the last: variance "
+    return Outcome(True, f"in rationals for {len(subject.cases)} cases; the last: variance "
                    f"{before} sigma^2 in full, {after} sigma^2 grouped")
 
 

@@ -17,16 +17,13 @@ are Fractions, or symbols of sympy that sum to 1.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import factorial, prod
 from typing import Any
 
-from cca_lab.theory.claim import Outcome, Subjects, chosen
-
 Weights = Sequence[Any]  # of L numbers, positive, summing to 1
-Ray = tuple[tuple[int, ...], tuple[int, ...], int]  # weights up to their sum, noise's direction, j
 FIVE_PER_CENT = 0.05
 
 
@@ -126,59 +123,3 @@ def _multiply(first: Polynomial, second: Polynomial, order: int = ORDER) -> Poly
 
 CASES = tuple(tuple(Fraction(share, sum(shares)) for share in shares)
               for shares in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
-RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 2), 1),
-                         ((1, 2, 5), (0, 1, -1), 0), ((1, 2, 5), (1, -1, 2), 2))
-
-
-def check_variance(subject: Callable[[Weights, int], Any]) -> Outcome:
-    """Judge the coefficient of sigma^2 in Var(alpha_j): exact, and positive."""
-    for weights in CASES:
-        for j in range(len(weights)):
-            wanted, got = variance_terms(weights, j)[0], subject(weights, j)
-            if got != wanted or got <= 0:
-                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: got {got}, exact "
-                               f"{wanted}")
-    reach = first_order_range([1 / 4096] * 4096, 0)
-    return Outcome(True, f"exact and positive for {len(CASES)} weightings and every j; the next "
-                   f"term adds 5 % at sigma = {reach:.2f} for diffuse weights",
-                   {"first_order_range": reach})
-
-
-def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
-                 within: Callable[[Ray], bool] | None = None) -> Outcome:
-    """Judge whether Lemma 1's remainder is o(scale(eta, j)), and of the order of its square.
-
-    Their ratio must go to 0 along every ray, and that to the square must not along some ray.
-    """
-    rays, exact = chosen(RAYS, within), False
-    for shares, direction, j in rays:
-        weights = [Fraction(share, sum(shares)) for share in shares]
-        ratios = []
-        for exponent in (2, 4, 6):
-            noise = [Fraction(x, 10**exponent) for x in direction]
-            remainder, size = lemma1_remainder(weights, noise, j), scale(noise, j)
-            if size == 0 and remainder != 0:
-                return Outcome(False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = "
-                               f"{j + 1}: the remainder is {remainder:.3g}, o(.) of 0 must be 0",
-                               {"remainder": float(remainder)})
-            ratios.append(abs(remainder) * size.denominator / size.numerator if size
-                          else Decimal(0))
-        if not (ratios[1] <= ratios[0] / 10 and ratios[2] <= ratios[1] / 10):
-            shown = ", ".join(f"{ratio:.3g}" for ratio in ratios)
-            return Outcome(False, f"weights {_shown(weights)}, direction {direction}: remainder "
-                           f"over scale is {shown} and does not go to 0")
-        exact |= bool(size) and ratios[2] * size.denominator > size.numerator * Decimal("0.01")
-    return Outcome(exact, f"remainder over scale goes to 0 along {len(rays)} rays"
-                   + ("" if exact else ", even over its square: the bound is too weak"))
-
-
-def _shown(numbers: Sequence[Fraction]) -> str:
-    return "(" + ", ".join(map(str, numbers)) + ")"
-
-
-SUBJECTS = {
-    "T2.lemma1": Subjects(check_lemma1, lambda eta, j: abs(eta[j]),
-                          corrected=lambda eta, j: max(map(abs, eta)),
-                          within=lambda ray: ray[1][ray[2]] != 0),  # noise on logit j itself
-    "T2.lemma2": Subjects(check_variance, lambda weights, j: weights[j] ** 2 * lemma2(weights, j)),
-}

@@ -64,7 +64,7 @@ def random_rows(seed: int = 0) -> Iterator[list[Fraction]]:
 
 
 def check_few(most: Callable[[int, Fraction, Fraction], int]) -> Outcome:
-    """Judge a bound on the tokens that carry 90 % of a rho-sparse row; rows of `SINKS` attain it."""
+    """Judge a bound on the tokens with 90 % of a rho-sparse row; rows of `SINKS` attain it."""
     judged = 0
     for row in (*SINKS, *random_rows()):
         for rho in (Fraction(1), Fraction(1, 2), Fraction(1, 10), Fraction(1, 100)):
@@ -80,11 +80,10 @@ def check_few(most: Callable[[int, Fraction, Fraction], int]) -> Outcome:
                    "weights are alike", {"pairs": judged})
 
 
-def two_valued(length: int, rho: Fraction, large: int, chance: Fraction = Fraction(1, 2)) -> Fraction:
-    """Return P_sparse of independent X that are `large` with this chance and else 1, exactly."""
-    return sum((comb(length, n) * chance**n * (1 - chance) ** (length - n)
-                for n in range(1, length + 1)
-                if large * length * rho > n * large + length - n), Fraction(0))
+def two_valued(length: int, rho: Fraction, large: int) -> Fraction:
+    """Return P_sparse of independent X that are 1 or `large`, by fair coins, exactly."""
+    return Fraction(sum(comb(length, n) for n in range(1, length + 1)
+                        if large * length * rho > n * large + length - n), 2**length)
 
 
 Setting = tuple[int, Fraction]  # L and rho
