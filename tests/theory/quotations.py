@@ -47,7 +47,7 @@ def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
     named = [f"Eq. {match.group(4)}" if match.group(4) else "".join(match.groups(default=""))
              for match in NAMES.finditer(claim.place)]
     used: set[str] = set()
-    for quote in claim.quotes:
+    for quote in claim.quote:
         stands = [(text, match.start()) for text in texts
                   for match in re.finditer(re.escape(one_line(quote)), text.words)]
         there = {name for name in named for text, start in stands
@@ -58,7 +58,7 @@ def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
             yield f"{claim.id}: {claim.place!r} is not its place: {quote!r}"
         used |= there
     for name in named:
-        if claim.quotes and name not in used and not name.startswith("Table"):  # copied, not quoted
+        if claim.quote and name not in used and not name.startswith("Table"):  # copied, not quoted
             yield f"{claim.id}: no quote stands at {name}, which its place names"
 
 
