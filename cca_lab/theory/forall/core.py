@@ -53,9 +53,7 @@ class Theorem:
     """
 
     name: str  # short and unique
-    says: str  # what is proved, in one line
     runs: tuple[str, ...]  # dotted names of the functions that run on symbolic integers
-    by_hand: str  # what stands in the theorem by hand instead of coming from the code
     statements: list[Callable[..., Goals]]
 
     def obligations(self) -> Iterator[Obligation]:
@@ -70,11 +68,10 @@ class Theorem:
         return statement
 
 
-def theorem(name: str, *runs: str, by_hand: str = "") -> Callable[[Callable[..., Goals]], Theorem]:
-    """Return a decorator that makes a `Theorem` of its first statement, whose docstring it says."""
+def theorem(name: str, *runs: str) -> Callable[[Callable[..., Goals]], Theorem]:
+    """Return a decorator that makes a `Theorem` of its first statement."""
     def decorated(statement: Callable[..., Goals]) -> Theorem:
-        says = " ".join((statement.__doc__ or "").split()).removesuffix(".")
-        return Theorem(name, says, runs, by_hand, [statement])
+        return Theorem(name, runs, [statement])
 
     return decorated
 
