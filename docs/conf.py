@@ -11,8 +11,10 @@ copyright = "the cca_lab authors; MIT, texts CC BY 4.0"
 root_doc = "index"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cca_lab.views.mathml"]
 
-# Notebooks are shown with the outputs that they have, formulas as MathML.
-nb_execution_mode = "off"
+# Notebooks are shown with the outputs that they have, formulas as MathML; articles on claims run.
+nb_execution_mode = "force"
+nb_execution_excludepatterns = ["*.ipynb"]
+nb_execution_timeout = 300
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
 nb_ipywidgets_js = {}

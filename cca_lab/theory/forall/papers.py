@@ -1,7 +1,7 @@
 """The papers' index arithmetic, proved for all integers from the functions that claims judge.
 
 Each takes the function that a claim's check judges, printed or repaired, and proves what that asks
-of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo, from 0 in DGA.
+of it in finitely many cases. Rows and tokens count from 1 in CCA, from 0 in DGA.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,18 +57,3 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
                 "not inside of both": order.implies(~((i <= end) & (start <= i)))}
 
     return prove(demand("two groups", known, statement))
-
-
-def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
-    """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in just one (LoCoCo).
-
-    `segment` returns the first and the last token of segment n = 1 .. N, of n and B.
-    """
-    n, count, block, t = integers("n N B t")
-
-    def statement() -> Truth:
-        first, last = segment(n, block)
-        held = every(t >= 1, t <= count * block, n == (t - 1) // block + 1)
-        return every(first <= t, t <= last).iff(held)
-
-    return prove(demand("segments", [block >= 1, n >= 1, n <= count], statement))
