@@ -125,6 +125,14 @@ SLIPS = {
                                     "stored - recent", "stored - recent - 1"),
     "entries without the sinks": Slip(
         "StreamingLLM's cache", f"{INDICES}sink_entries", "sinks + recent", "recent"),
+    "a window one token longer than it says": Slip(
+        "DeepSeek-V4's reads", f"{INDICES}entry_columns", "row + 1 - window", "row - window"),
+    "an entry for a group that is still open": Slip(
+        "DeepSeek-V4's reads", f"{INDICES}closed_groups", "row + 1", "row + group"),
+    "read twice, the open group too": Slip("DeepSeek-V4's reads", f"{INDICES}read_twice",
+                                           "closed_groups(row, group) * group", "(row + 1)"),
+    "unread, counted from the row": Slip(
+        "DeepSeek-V4's reads", f"{INDICES}unread", "row + 1 - window", "row - window"),
     "a chunk that ends after its segment": Slip(
         "LoCoCo's cache", f"{INDICES}fill", "min(left, size - filled)", "left"),
     "a segment that closes one token early": Slip(

@@ -1,6 +1,5 @@
 """Every claim's check refutes what is wrong and accepts what is right."""
 
-import os
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab.theory import ledger, numbers, pages, verify
+from cca_lab.theory import ledger, pages, verify
 from cca_lab.theory.claim import (
     LONGEST_QUOTE,
     Claim,
@@ -20,10 +19,8 @@ from cca_lab.theory.claim import (
     judge,
 )
 from tests.command import run_command
-from tests.theory import quotations
 
 NAMES = list(ledger.words())
-PAPERS = Path(os.environ.get("CCA_LAB_PAPERS", "no folder"))
 
 
 @cache
@@ -71,52 +68,6 @@ def test_a_hypothesis_that_says_nothing_or_nothing_right_is_refused():
             assert list(contradictions(judge(swapped, prove=False)))
             with pytest.raises(ValueError, match="no case"):
                 judge(replace(claim, within=lambda *case: True), prove=False)
-
-
-# ---------------------------------------------------------------- quotations
-
-@pytest.mark.skipif(not PAPERS.is_dir(), reason="the papers' texts are not shipped; "
-                    "CCA_LAB_PAPERS=FOLDER looks the quotations up")
-def test_the_papers_have_every_quotation_and_row():
-    papers = quotations.read(PAPERS)
-    assert [problem for claim in claims().values()
-            for problem in quotations.problems(claim, papers[claim.paper])] == []
-    assert [row for row in numbers.rows() if row.relation == "mean"
-            and quotations.miscopied(row, papers[row.paper])] == []
-
-
-PAPER = """# A title
-
-## Abstract
-
-We find that all is well.
-
-# 4. Redundancy
-
-### 4.1. In attention
-
-**Theorem 1.** Weights  are
-sparse, $$x \\ge 1. \\tag{8}$$
-
-# References
-
-Weights are sparse and dense.
-"""
-
-
-@pytest.mark.parametrize(("quote", "place", "problem"), [
-    ("Weights are sparse, $$x", "Theorem 1", None), ("Weights are sparse,", "Section 4", None),
-    ("all is well", "Abstract", None), ("Weights are", "Eq. 8", None),
-    ("Weights are sparse,", "Section 3", "not its place"),
-    ("all is well", "Section 4.1", "not its place"),
-    ("Weights are spare", "Theorem 1", "not in the paper"),
-    ("sparse and dense", "Section 4.1", "not its place")])
-def test_a_quotation_is_looked_up(tmp_path, quote, place, problem):
-    for name in (name for names in quotations.FILES.values() for name in names):
-        (tmp_path / name).write_text(PAPER, encoding="utf-8")
-    text = quotations.read(tmp_path)["DGA"]
-    found = list(quotations.problems(claim(quote=[quote], place=place), text))
-    assert (found == []) if problem is None else problem in found[0]
 
 
 # ---------------------------------------------------------------- the ledger itself

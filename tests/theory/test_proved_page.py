@@ -62,10 +62,19 @@ def slots(formula: str) -> Iterator[bool]:
         yield tex.value(formula, B=B, M=M, n=n) == indices.held_columns(n, B, M)
 
 
+def twice(formula: str) -> Iterator[bool]:
+    for w, m, more in CASES:
+        i = w - 1 + more  # the window is full
+        found = indices.read_twice(i, w, m), indices.unread(i, w, m)
+        yield found == tuple(tex.value(formula, w=a, r=b) for a, b in ((w, (i + 1) % m),
+                                                                      ((i + 1) % m, w)))
+
+
 FORMULAS = {  # by label: what it is compared with, a piece of it, and a wrong one in its place
     "cores": (cores_of_a_row, "+ 1", "+ 2"), "window": (window, "s + g - 1", "s + g"),
     "entries": (entries, "s + g - 2", "s + g"), "pairs": (pairs, "(r + 1)", "r"),
-    "stretch": (stretch, r"\lceil 11 m / 10 \rceil", "m + 1"), "slots": (slots, "n B", "n")}
+    "stretch": (stretch, r"\lceil 11 m / 10 \rceil", "m + 1"), "slots": (slots, "n B", "n"),
+    "twice": (twice, "w - r", "w - r + 1")}
 
 
 @pytest.mark.parametrize("label", FORMULAS)

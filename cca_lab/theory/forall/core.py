@@ -76,7 +76,7 @@ def theorem(name: str, *runs: str) -> Callable[[Callable[..., Goals]], Theorem]:
     return decorated
 
 
-def prove(obligations: Iterable[Obligation], steps: int = 10**7) -> Outcome:
+def prove(obligations: Iterable[Obligation], steps: int = 4 * 10**7) -> Outcome:
     """Prove one or more obligations for all integers, with some steps of the solver for each query.
 
     Each inequality that they conclude must be attained: with a bound that is one stricter, the

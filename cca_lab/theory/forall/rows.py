@@ -162,3 +162,21 @@ def cca_behind_sinks(start, stop, g, s, S, i, t):
             "times": read_once(t <= i, [within(count + t, sinks),
                                         (t >= S) & within((t - S) // g, pooled),
                                         (t >= S) & within(behind + t - S, raw)])}
+
+
+@theorem("DeepSeek-V4's reads", *names("entry_columns", "closed_groups", "read_twice", "unread"))
+def production_reads(L, w, m, i, t):
+    """with every closed entry visible, row i reads the last w tokens raw and the closed groups in
+    entries: max(0, w - r) tokens twice and max(0, r - w) not at all, r = (i + 1) mod m, once the
+    window is full.
+    """
+    positive(L, w, m)
+    assume(0 <= i, i < L, 0 <= t, t < L)
+    visible, entries = indices.entry_columns(i, w, m, L)
+    first, r = max(0, i + 1 - w), (i + 1) % m
+    twice, none = (number(count(i, w, m)) for count in (indices.read_twice, indices.unread))
+    return {"raw": within(t, visible).iff((first <= t) & (t <= i)),
+            "in an entry": within(L + t // m, entries).iff(t < i + 1 - r),
+            "how many": every(twice - none == i + 1 - r - first, some(twice == 0, none == 0)),
+            "bounds": every(twice >= 0, none >= 0, twice <= w, twice <= i + 1, none < m),
+            "full window": (i + 1 >= w).implies(twice - none == w - r)}
