@@ -290,7 +290,8 @@ def seen_by(table: Tensor, columns: int) -> Tensor:
     return ((column >= table[..., :1]) & (column < table[..., 1:])).any(1)
 
 
-def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
+          *tile: int) -> Tensor:
     """Return attention over a table; what a row does not read is not touched."""
     wide = [x.double() for x in (q, keys, values)]
     rows = [attended(query, wide[1][seen], wide[2][seen], scale)
@@ -303,7 +304,8 @@ def masked(seen_of: Callable[..., Tensor] = lambda column, starts, ends: (
            weights_of: Callable[[Tensor, Tensor], Tensor] = lambda scores, seen:
                scores.masked_fill(~seen, -math.inf).softmax(1)) -> Answer:
     """Return attention as one matrix, with another mask or other weights."""
-    def dense(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+    def dense(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
+              *tile: int) -> Tensor:
         q, keys, values = (x.double() for x in (q, keys, values))
         seen = seen_of(torch.arange(len(keys)), table[..., :1], table[..., 1:])
         return weights_of(scale * q @ keys.T, seen) @ values
@@ -381,16 +383,26 @@ def both(one: Examples, other: Examples) -> Examples:
     return lambda draw: [*one(draw), *other(draw)]
 
 
+def in_sizes(inputs: Examples, *sizes: tuple[int, int]) -> Examples:
+    """Return the examples, each with the rows and columns of a tile, which differ."""
+    def made(draw: Draw) -> Any:
+        for number, (what, args) in enumerate(inputs(draw)):
+            rows, columns = sizes[number % len(sizes)]
+            yield f"{what}, tiles of {rows} x {columns}", (*args, rows, columns)
+
+    return made
+
+
 TABLES = both(examples(by_cca, (12, 2, 2), (23, 3, 4), (14, 2, 10)),
               examples(by_table, (7, 1), (20, 2), (22, 3)))
 
 
 # 03.11: the inner loop of the blocked form
-def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, *,
-              rows: int = 8, columns: int = 4, after: bool = True, before: bool = True,
-              old_sum: bool = True, old_out: bool = True, reset: bool = False, safe: bool = True,
-              running: bool = True, hidden: float = -math.inf, begin: int | None = None,
-              cut: bool = True, base: float = math.e) -> Tensor:
+def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, rows: int,
+              columns: int, *, after: bool = True, before: bool = True, old_sum: bool = True,
+              old_out: bool = True, reset: bool = False, safe: bool = True, running: bool = True,
+              hidden: float = -math.inf, begin: int | None = None, cut: bool = True,
+              base: float = math.e) -> Tensor:
     """Return attention over a table, block of rows by block, tile of columns by tile.
 
     The keywords are mistakes: a comparison of the mask is left out, an old sum is not corrected,
@@ -421,25 +433,22 @@ def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: flo
     return torch.cat(blocks)
 
 
-def blocked(**tiles: Any) -> dict[str, Answer]:
-    """Return what is wrong with the inner loop, for tiles of a size."""
-    return mistakes(in_blocks, {said: tiles | wrong for said, wrong in {
-        "nothing is hidden inside a tile: the rows of a block read different columns":
-            {"after": False, "before": False},
-        "only the ends are compared: a row also reads what only an earlier row may still read":
-            {"after": False},
-        "only the starts are compared: a row also reads what only a later row may read":
-            {"before": False},
-        "the old terms are not corrected when the maximum grows":
-            {"old_sum": False, "old_out": False},
-        "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
-        "the old sum is not corrected when the maximum grows": {"old_sum": False},
-        "each tile forgets those before it": {"reset": True},
-        "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
-        "something finite there": {"safe": False},
-    }.items()}) | {
-        "the scale is forgotten":
-            lambda q, k, v, table, scale: in_blocks(q, k, v, table, 1.0, **tiles)}
+BLOCKED = mistakes(in_blocks, {
+    "nothing is hidden inside a tile: the rows of a block read different columns":
+        {"after": False, "before": False},
+    "only the ends are compared: a row also reads what only an earlier row may still read":
+        {"after": False},
+    "only the starts are compared: a row also reads what only a later row may read":
+        {"before": False},
+    "the old terms are not corrected when the maximum grows":
+        {"old_sum": False, "old_out": False},
+    "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
+    "the old sum is not corrected when the maximum grows": {"old_sum": False},
+    "each tile forgets those before it": {"reset": True},
+    "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
+    "something finite there": {"safe": False},
+}) | {"the scale is forgotten":
+     lambda q, k, v, table, scale, *tile: in_blocks(q, k, v, table, 1.0, *tile)}
 
 
 def large(draw: Draw, scores: float) -> tuple[Any, ...]:
@@ -501,13 +510,13 @@ def unread(draw: Draw, first_row: int, intervals: int, behind: int) -> tuple[Any
     return q, keys, values, table, scale
 
 
-KERNEL = blocked(rows=16, columns=32) | {
+KERNEL = BLOCKED | {
     "exp2 gets scores for e: 2^x = e^(x ln 2), so the scale needs the factor log2(e)":
-        lambda q, k, v, table, scale: masked()(q, k, v, table, scale * math.log(2)),
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table, scale * math.log(2)),
     "exp gets scores for exp2, which were multiplied by log2(e): take exp2":
-        lambda q, k, v, table, scale: masked()(q, k, v, table, scale / math.log(2)),
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table, scale / math.log(2)),
     "only the last interval is read, the raw tokens: the loop over the intervals is missing":
-        lambda q, k, v, table, scale: masked()(q, k, v, table[:, -1:], scale),
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table[:, -1:], scale),
     "every row reads all columns up to its own, as in the causal kernel":
         masked(lambda column, a, b: column < b[:, -1]),
 }
@@ -537,8 +546,10 @@ TURNS: tuple[CourseTask, ...] = (
                why="does a row hide every column? A column is read if it lies in the one interval "
                "OR in the other"),)),
     CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 12, 3, 5, (
-        equals("equal to one matrix", right, TABLES, "the output", wrong=blocked()),
-        equals("large scores do no harm", right, examples(large, (3000.0,), (-1e11,)), "the output",
+        equals("equal to one matrix", right, in_sizes(TABLES, (8, 4), (5, 3)), "the output",
+               wrong=BLOCKED),
+        equals("large scores do no harm", right,
+               in_sizes(examples(large, (3000.0,), (-1e11,)), (8, 4)), "the output",
                wrong={"no maximum is subtracted, and e^score overflows, or all powers are 0: "
                       "subtract the largest score so far before each exp":
                       partial(in_blocks, running=False),
@@ -566,17 +577,17 @@ TURNS: tuple[CourseTask, ...] = (
             "tl.load of keys and values a mask, and other=0.0": partial(by_programs, loads=False)})
     ), drive=in_bounds),
     CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 15, 4, 5, (
-        equals("equal to one matrix", right, both(
+        equals("equal to one matrix", right, in_sizes(both(
             examples(lambda draw, tokens, group, window: for_kernel(
                 draw, table_of(tokens, group, window)), (40, 3, 5), (70, 4, 24)),
             examples(lambda draw, rows, intervals: for_kernel(
-                draw, some_table(rows, intervals)), (20, 1), (37, 2), (50, 3))),
-               "the output", wrong=KERNEL),
-        equals("loads only what a row reads", right, examples(unread, (0, 1, 9), (40, 2, 0)),
-               "the output", wrong={
+                draw, some_table(rows, intervals)), (20, 1), (37, 2), (50, 3))), (16, 32),
+               (32, 16)), "the output", wrong=KERNEL),
+        equals("loads only what a row reads", right,
+               in_sizes(examples(unread, (0, 1, 9), (40, 2, 0)), (16, 32)), "the output", wrong={
             "the loop over the tiles begins at column 0, so that columns are loaded that no row "
-            "reads; begin at the smallest start": partial(in_blocks, rows=16, columns=32, begin=0),
+            "reads; begin at the smallest start": partial(in_blocks, begin=0),
             "what lies behind the last column of an interval is loaded, and a weight of 0 times "
             "NaN is NaN: give the tl.load of keys and values a mask, and other=0.0":
-                partial(in_blocks, rows=16, columns=32, cut=False)})), drive=in_bounds),
+                partial(in_blocks, cut=False)})), drive=in_bounds),
 )
