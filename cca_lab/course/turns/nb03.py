@@ -127,54 +127,44 @@ def apart(query: Tensor, cores: Pair, raw: Pair, scale: float, half: float = 1.0
 
 
 def by_rows(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, scale: float, *,
-            count: Answer = lambda i, g, s: row_reads(i, g, s)[0],
-            raw: Callable[[int, int, int], slice] = lambda i, first, s: slice(first, i + 1),
-            make: Answer = pooled, join: Answer = joined) -> Tensor:
+            reads: Answer = row_reads, make: Answer = pooled, join: Answer = joined,
+            own: int = 1) -> Tensor:
     """Return CCA-Attention of one head, (L, D), row by row.
 
-    Each keyword is one decision, to be taken wrongly: how many cores a row reads, which raw tokens,
-    how a core is made, and how a row joins both.
+    Each keyword is one decision, to be taken wrongly: what a row reads, how a core is made, how a
+    row joins both, and where its raw tokens end.
     """
     cores = [make(*(x[p : p + group] for x in (q, k, v)), scale)
              for p in range(0, len(k) // group * group, group)]
     rows = []
     for i in range(len(k)):
-        near = raw(i, row_reads(i, group, window)[1], window)
-        seen = cores[: count(i, group, window)]
+        count, first = reads(i, group, window)
+        seen, near = cores[:count], slice(first, max(i + own, 1))
         sides = tuple(torch.stack([core[side] for core in seen]) if seen else k[:0]
                       for side in (0, 1))
         rows.append(join(q[i], sides, (k[near], v[near]), scale))
     return torch.stack(rows)
 
 
-LOOPS = mistakes(by_rows, {
+OTHER_READS = READS | {
+    "every row reads the cores of all groups, those of the future too":
+        lambda i, g, s: (10**6, row_reads(i, g, s)[1]),
+    "a row reads every core that is complete: what is inside its window it reads twice":
+        lambda i, g, s: ((i + 1) // g, row_reads(i, g, s)[1]),
+    "no row reads a core: this is the window alone":
+        lambda i, g, s: (0, row_reads(i, g, s)[1])}
+LOOPS = ({said: partial(by_rows, make=wrong) for said, wrong in CORES.items()}
+         | {said: partial(by_rows, reads=wrong) for said, wrong in OTHER_READS.items()}
+         | mistakes(by_rows, {
     "cores and raw tokens have a softmax each, and the results are added: put all keys in one":
         {"join": apart},
     "cores and raw tokens have a softmax each, and the mean is taken: put all keys in one":
         {"join": partial(apart, half=0.5)},
-    "every row reads the cores of all groups, those of the future too":
-        {"count": lambda i, g, s: 10**6},
-    "a row reads every core that is complete: what is inside its window it reads twice":
-        {"count": lambda i, g, s: (i + 1) // g},
-    "no row reads a core: this is the window alone": {"count": lambda i, g, s: 0},
     "a row does not read its own token: a slice ends before its second number, so take i + 1":
-        {"raw": lambda i, first, s: slice(min(first, i), max(i, 1))},
-    "a row reads all its past raw, and the cores on top: the older tokens are read twice":
-        {"raw": lambda i, first, s: slice(0, i + 1)},
-    "only the `window` nearest tokens are raw; those between them and the last core are lost":
-        {"raw": lambda i, first, s: slice(max(0, i + 1 - s), i + 1)},
-    "the raw tokens begin one early: the last token of the last core is read twice (this is the k "
-    "of Eq. 4 as printed)": {"raw": lambda i, first, s: slice(max(0, first - 1), i + 1)},
-    "the first query of a group judges; it is the last one":
-        {"make": lambda q, k, v, c: pooled(q[:1], k, v, c)},
-    "the scale is missing in the cores: the judge's scores have it too":
-        {"make": lambda q, k, v, c: pooled(q, k, v, 1.0)},
+        {"own": 0},
     "the judge's scores are scaled twice": {"make": lambda q, k, v, c: pooled(q, k, v, c * c)},
     "the scale is missing in the rows; it belongs to every score":
-        {"join": lambda query, cores, raw, c: joined(query, cores, raw, 1.0)},
-    "the core keys stand in the place of the core values":
-        {"join": lambda query, cores, raw, c: joined(query, (cores[0], cores[0]), raw, c)},
-})
+        {"join": lambda query, cores, raw, c: joined(query, cores, raw, 1.0)}}))
 
 
 def head(draw: Draw, tokens: int, group: int, window: int) -> tuple[Any, ...]:
@@ -226,35 +216,25 @@ def changed(change: Callable[..., Any], *args: Any) -> tuple[Tensor, ...]:
     return change(keys, values, table, len(keys) - len(args[1]))
 
 
-COLUMNS: dict[str, Answer] = {
-    "the first query of a group judges; it is the last one of each group":
-        partial(columns_of, make=lambda q, k, v, c: pooled(q[:1], k, v, c)),
-    "the judge's scores have no scale":
-        partial(columns_of, make=lambda q, k, v, c: pooled(q, k, v, 1.0)),
-    "each core is the mean of its group":
-        partial(columns_of, make=lambda q, k, v, c: (k.mean(0), v.mean(0))),
-    "the softmax runs over the groups; it runs over the members of a group, dim=1": over_groups,
+COLUMNS: dict[str, Answer] = (
+    {said: partial(columns_of, make=wrong) for said, wrong in CORES.items()}
+    | {said: partial(columns_of, reads=wrong) for said, wrong in READS.items()}
+    | mistakes(columns_of, {
     "every complete group becomes a column; only those do that the last row reads as a core":
-        partial(columns_of, every=True),
+        {"every": True},
+    "the raw tokens are counted as tokens; as columns they stand behind the cores, so add C":
+        {"behind": False},
+    "the interval of a row ends before its own token: an end is one past the last, so i + 1":
+        {"own": 0}}) | {
+    "the softmax runs over the groups; it runs over the members of a group, dim=1": over_groups,
     "the raw tokens stand first; the cores do": partial(
         changed, lambda keys, values, table, count: (
             keys.roll(-count, 0), values.roll(-count, 0), table)),
-    "the raw tokens are counted as tokens; as columns they stand behind the cores, so add C":
-        partial(columns_of, behind=False),
-    "the interval of a row ends before its own token: an end is one past the last, so i + 1":
-        partial(columns_of, own=0),
-    "n(i) comes from row - window; row i has i + 1 tokens up to its own: take row + 1 - window":
-        partial(columns_of, reads=next(iter(READS.values()))),
-    "the table has negative entries: clamp n(i) at 0":
-        partial(columns_of, reads=counts(lambda i, g, s: (i + 1 - s) // g)),
-    "the raw tokens start with the window; they start where the last core ends":
-        partial(columns_of, reads=starts(lambda i, g, s, n: max(0, i + 1 - s))),
     "every row has the cores of the last one": partial(
         changed, lambda keys, values, table, count: (keys, values, torch.stack(
             [table[-1:, 0].expand(len(table), 2), table[:, 1]], 1))),
     "the raw tokens' interval comes first; the first interval is that of the cores": partial(
-        changed, lambda keys, values, table, count: (keys, values, table.flip(1))),
-}
+        changed, lambda keys, values, table, count: (keys, values, table.flip(1)))})
 
 
 class Called(TorchFunctionMode):
