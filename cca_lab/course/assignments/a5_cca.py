@@ -169,13 +169,19 @@ def printed(answer: Answer, draw: Draw) -> None:
 
 # a5.5: columns pass by once
 def passing(answer: Answer) -> Answer:
-    """Return attention of one row, whose columns the answer sees tile after tile."""
+    """Return attention of one row, whose columns the answer sees tile after tile.
+
+    In one row a new process continues, where the grader has one: only the state is there then.
+    """
+    remembers = [hasattr(answer, "forget")]
+
     def attend(query: Tensor, keys: Tensor, values: Tensor, spans: list[list[int]], tile: int,
                scale: float) -> Tensor:
         state, out = None, None
         for start in range(0, len(keys), tile):
-            if hasattr(answer, "forget") and start == 2 * tile:
-                answer.forget()
+            if start and remembers[0]:
+                remembers[0] = False
+                answer.forget()  # type: ignore[attr-defined]
             got = answer(state, query, keys[start : start + tile], values[start : start + tile],
                          start, spans, scale)
             state, out = need_items(got, 2, "two: the state and the output")
