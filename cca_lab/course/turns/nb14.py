@@ -282,8 +282,7 @@ TURNS: tuple[CourseTask, ...] = (
             "all questions count the same; here all offsets do, however many questions each has":
                 {"mean": "questions"},
             "the right answers are added up, and divided by nothing": {"mean": "total"},
-            "the shares are added up, and not divided by the number of offsets":
-                {"mean": "shares"},
+            "the shares are added up, and not divided by the number of offsets": {"mean": "shares"},
             "it is the number of the worst offset, not the share that is right there":
                 {"worst": "offset"},
             "it is the best offset's": {"worst": "best"},
