@@ -40,6 +40,7 @@ HEAD = '''"""Long-context attention, written in the notebooks: one head, q, k an
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,7 +51,8 @@ from cca_lab.mechanisms.examine import examine
 from cca_lab.mechanisms.own import OwnAttention
 from cca_lab.views.notebook_tools import interpret_kernels
 
-interpret_kernels()  # without a GPU; Triton has to know before it is imported
+with suppress(RuntimeError):  # Triton was imported already: then the kernels need a GPU
+    interpret_kernels()
 
 from cca_lab.attention.kernels.language import tl, triton
 
