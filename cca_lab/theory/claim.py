@@ -139,7 +139,7 @@ def problems(claim: Claim) -> Iterable[str]:
     holds = claim.verdict is Verdict.HOLDS
     if claim.paper not in PAPERS:
         yield f"paper is {claim.paper!r}; it must be one of {', '.join(PAPERS)}"
-    for name in ("place", "reading", "proof"):
+    for name in ("place", "reading"):
         if not getattr(claim, name):
             yield f"{name} is empty; say it in one line"
     if not claim.quotes and "Table" not in claim.place:

@@ -20,13 +20,13 @@ from cca_lab.theory.claim import (
 WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
-    "sparsity": ("theorem1", "bounds", "limit", "meaning"),
-    "noise": ("weight", "models", "output"),
-    "conditioning": ("spectrum", "descent"),
-    "reachability": ("indices", "floats", "rope", "depth"),
+    "sparsity": ("theorem1", "limit", "meaning"),
+    "noise": ("models", "output"),
+    "conditioning": ("spectrum",),
+    "reachability": ("indices", "floats", "depth"),
     "causality": ("masks", "dga", "focal", "lococo"),
     "compression": ("convolution", "memory"),
-    "cost": ("pairs", "dga", "prefill"),
+    "cost": ("pairs", "dga"),
 }
 TEXTS = ("paper", "place", "reading", "proof", "repair",
          "hypothesis", "assumed")  # the last two say one thing

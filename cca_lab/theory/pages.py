@@ -46,7 +46,7 @@ def errata_page(records: Sequence[Mapping[str, Any]]) -> str:
     wrong = [[f"{row.paper}, {plain(row.place)}", f"{row.numbers} ({row.relation})",
               plain(row.instead)] for row in numbers.rows() if row.instead]
     words = [[f"{paper}, {place}", plain(said)] for paper, table in numbers.TABLE.items()
-             for place, said in table["slips"].items()]
+             for place, said in table.get("slips", {}).items()]
     holds = [[_place(record), plain(record["reading"])] for record in records
              if record["verdict"] == Verdict.HOLDS]
     return "\n".join([*sections,
@@ -74,7 +74,7 @@ def entry(record: Mapping[str, Any], *, example: bool) -> str:
               for name, seen in record["sides"].items()]
     if record["machine"]:
         lines.append(f"- **Proved by a program.** {plain(record['machine'])}")
-    lines.append(f"- **Why.** {plain(record['proof'])}")
+    lines += [f"- **Why.** {plain(record['proof'])}"] * bool(record["proof"])
     if record["repair"]:
         lines += ["\nHolds instead:\n", "```text",
                   textwrap.fill(record["repair"], 100, break_long_words=False), "```"]

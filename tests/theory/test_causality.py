@@ -128,20 +128,6 @@ def test_uniform_attention_scores_by_hand():
     assert focal.rescaled_mean(weights) == [1, 1, 1]
 
 
-def test_the_norm_of_sampled_rows_is_the_number_of_samples_that_see_the_token():
-    """Eq. 17's sample has fewer rows than L - i + 1: what is needed is the non-zero count."""
-    weights = focal.uniform_attention(6)
-    sample = [weights[j] for j in (1, 3, 5)]
-    counts = [sum(row[t] != 0 for row in sample) for t in range(6)]
-    assert counts == [3, 3, 2, 2, 1, 1] != [focal.printed_norm(i, 6) for i in range(1, 7)]
-
-
-def test_eq_16_takes_the_first_tokens_where_no_token_is_special():
-    assert focal.focal_thirds(rescale=False)[0] > 0.99
-    first, _, last = focal.focal_thirds(rescale=True)
-    assert last > first > 0
-
-
 # ---------------------------------------------------------------- LoCoCo
 
 def test_a_row_of_fair_signs_dies_with_probability_two_to_the_minus_count():

@@ -1,13 +1,17 @@
 """What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.exercise import equals, examples, mistakes
-from cca_lab.course.tasks import CourseTask, Draw
+from cca_lab.course.compare import describe
+from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.tasks import CourseTask, Draw, Mistake
+from cca_lab.theory import base_two
 
 # 12.2: layers until a token is inside a row
 Reach = list[list[bool]]
@@ -110,6 +114,56 @@ def reads_future(attend: Attend, text: Tensor, other: Tensor, *,
                for t in places(len(text)))
 
 
+# 12.6: a change of values that one attention sees and another does not
+Row = list[Fraction]
+
+
+def moved(row: Row, change: Any) -> Fraction:
+    """Return by how much an output moves."""
+    return sum((weight * by for weight, by in zip(row, change, strict=True)), Fraction(0))
+
+
+def unseen_change(kept: Row, full: Row, *, values: Iterable[int] = range(-2, 3),
+                  still: bool = True, moves: bool = True,
+                  smallest: bool = True) -> tuple[int, ...] | None:
+    """Return the smallest change that only the second row sees; the keywords are mistakes."""
+    found = [change for change in product(values, repeat=len(full))
+             if (moved(kept, change) == 0 or not still) and (moved(full, change) != 0 or not moves)]
+    return min(found, key=lambda change: sum(map(abs, change)) * smallest, default=None)
+
+
+def two_rows(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield rows with and without such a change, of two to four tokens."""
+    half, third = Fraction(1, 2), Fraction(1, 3)
+    rows = [([half, half], [third, 1 - third]), ([half, half], [half, half])]
+    for length in (2, 3, 4) * 2:
+        kept, full = (base_two.softmax([draw.randint(0, 2) for _ in range(length)]) for _ in "kf")
+        rows.append((kept, full))
+    for kept, full in rows:
+        yield f"weights {', '.join(map(str, kept))} and {', '.join(map(str, full))}", (kept, full)
+
+
+def look(got: Any, kept: Row, full: Row) -> None:
+    """Look at a change: whole numbers, unseen by the first row only, and none is smaller."""
+    least = unseen_change(kept, full)
+    if got is None:
+        if least is not None:
+            raise Mistake("the search found nothing; there is one: does it try negative numbers?")
+        return
+    if (not isinstance(got, (list, tuple)) or len(got) != len(full)
+            or not all(isinstance(by, int) and abs(by) <= 2 for by in got)):
+        raise Mistake(f"the result is {describe(got)}, wanted a whole number from -2 to 2 for each "
+                      "token, or None")
+    if moved(kept, got) != 0:
+        raise Mistake(f"{list(got)} moves the first output too, by {moved(kept, got)}")
+    if moved(full, got) == 0:
+        raise Mistake(f"{list(got)} moves neither output: the second has to move")
+    size, right = (sum(map(abs, change)) for change in (got, least or ()))
+    if size != right:
+        raise Mistake(f"{list(got)} has the size {size}; there is one of {right}: try small "
+                      "changes first")
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
         equals("equal to products of matrices", layers_until, pairs, "the number of layers",
@@ -133,4 +187,14 @@ TURNS: tuple[CourseTask, ...] = (
             "the edit is tiny; a choice that later tokens make shows in a large one only":
                 {"edit": lambda text, other, t: text + 1e-6 * (
                     torch.arange(len(text)) == t)[:, None]}})),)),
+    CourseTask("12.6", "unseen_change", "A change that one row sees and another does not",
+               8, 3, 5, (
+        holds("the smallest one, or none", look, two_rows, wrong={
+            "the search found nothing; there is one": lambda kept, full: None,
+            "wanted a whole number from -2 to 2": lambda kept, full: [0.5] * len(full)} | mistakes(
+                unseen_change, {
+            "does it try negative numbers": {"values": range(3)},
+            "moves neither output": {"moves": False},
+            "moves the first output too": {"still": False},
+            "try small changes first": {"smallest": False}})),)),
 )
