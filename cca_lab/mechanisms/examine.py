@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from cca_lab.attention.fused import interpreted
 from cca_lab.mechanisms.base import EVERY_ROW, Mechanism
 from cca_lab.mechanisms.full import Full
 
@@ -54,6 +55,8 @@ def _rungs_agree(mechanism: Mechanism, length: int) -> str:
     wanted = mechanism.loops(*inputs)
     for backend in mechanism.backends:
         kernel = backend in ("kernel", "triton")
+        if kernel and not (interpreted() or torch.cuda.is_available()):
+            continue  # this process can run no kernel
         given = [x.float() for x in inputs] if kernel else inputs
         error = (replace(mechanism, backend=backend).attention(*given) - wanted).abs().max().item()
         if not error <= (1e-5 if kernel else NEAR):
@@ -104,7 +107,7 @@ def _gradients(mechanism: Mechanism) -> str:
     inputs = tuple(x[..., :2].clone().requires_grad_() for x in heads(8))
     try:
         torch.autograd.gradcheck(mechanism.attention, inputs)
-    except (RuntimeError, torch.autograd.gradcheck.GradcheckError) as error:
+    except RuntimeError as error:
         return str(error).strip().splitlines()[0]
     return ""
 
