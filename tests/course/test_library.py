@@ -79,9 +79,8 @@ def test_the_module_passes_the_bench_and_a_saved_model_finds_it(tmp_path):
     model.save_pretrained(tmp_path / "model")
     script = ("import my_attention\n"
               "from transformers import GPT2LMHeadModel\n"
-              "from cca_lab import attention_of\n"
               "my_attention.test_my_cca(); my_attention.test_my_streaming()\n"
-              "print(attention_of(GPT2LMHeadModel.from_pretrained('model')))\n")
+              "print(GPT2LMHeadModel.from_pretrained('model').config.cca_lab_attention)\n")
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True,
                           text=True, check=True, env=os.environ | {"PYTHONPATH": ROOT})
-    assert done.stdout.splitlines()[-1] == "my_cca, group 3, window 5"
+    assert "{'name': 'my_cca', 'group': 3, 'window': 5}" in done.stdout
