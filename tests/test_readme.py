@@ -22,7 +22,8 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # a colon means a scheme
 COMMANDS = sorted({line.split("#")[0].strip() for text in PAGES.values()
                    for language, block in BLOCK.findall(text) if not language
                    for line in block.splitlines() if line.startswith("cca-lab ")})
-RUN = ("README.md", "docs/use/models.md")  # test_names.py and test_docs.py run those of other pages
+# test_names.py and test_docs.py run those of other pages
+RUN = ("README.md", *(f"docs/use/{name}.md" for name in ("models", "mechanisms", "generating")))
 
 
 @pytest.mark.parametrize("page", marked_pages(), ids=lambda page: page.name)
@@ -103,5 +104,6 @@ def test_the_python_blocks_run(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     blocks = [block for language, block in BLOCK.findall(PAGES[page]) if language == "python"]
     assert blocks
+    names: dict = {}
     for block in blocks:
-        exec(compile(block, page, "exec"), {})
+        exec(compile(block, page, "exec"), names)
