@@ -22,6 +22,8 @@ html_math_renderer = "mathml"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_update_mathjax = False
 myst_heading_anchors = 4
+myst_html_meta = {"description": "Long-context attention that you build, break and measure on a "
+                  "laptop: from a Python loop to a GPU kernel, and into a trained GPT-2."}
 # Checks and results have a text too; their own kind is for the walkthrough, which counts them.
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
@@ -35,7 +37,9 @@ napoleon_custom_sections = [("Class attributes", "params_style")]
 highlight_language = "text"  # of code without a language: commands, equations
 
 html_theme = "sphinx_book_theme"
-html_title = "cca_lab"
+html_title = "cca_lab: long-context attention on a laptop"
+html_favicon, html_static_path = "_static/icon.svg", ["_static"]
+html_css_files, html_js_files = ["site.css"], ["copy.js"]
 html_copy_source = True  # for the button that downloads a notebook
 html_show_sourcelink = False
 html_theme_options = {

@@ -140,6 +140,16 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
     return 1 if warnings else 0
 
 
+ABOVE = """<header style="max-width: 60rem; padding: 12px; font: 15px/1.5 system-ui, sans-serif">
+<a href="index.html">cca_lab</a>
+<h1>What one head reads under CCA</h1>
+<p>Move the slider, press Play or click a word: the chosen word is the query. Blue words it reads
+one by one, orange words through a summary of their group. In a notebook, <code>explore()</code>
+also changes the head, the mechanism and its options.</p>
+</header>
+"""
+
+
 def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
     """Return the pages that stand in one file: the explorer."""
     from cca_lab.models.checkpoints import quiet
@@ -147,7 +157,7 @@ def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
 
     quiet()
     return {"explorer.html": ("The explorer: what one head of a model reads",
-                              lambda path: explore("gpt2-mini").save(path))}
+                              lambda path: explore("gpt2-mini").save(path, ABOVE))}
 
 
 def checksums(*, write: bool = False) -> int:
