@@ -49,17 +49,25 @@ html_theme_options = {
 
 
 def setup(app):
-    """Show two stars in a docstring as they are, for they are Python's.
-
-    Write the course's mistakes.
-    """
-    def escape(app, what, name, item, options, lines):
-        lines[:] = [line.replace("**", r"\*\*") for line in lines]
-
-    app.connect("autodoc-process-docstring", escape)
+    """Let docstrings be Markdown in part, and write the course's mistakes."""
+    app.connect("autodoc-process-docstring", as_rest)
     app.connect(
         "builder-inited", lambda app: Path(app.srcdir, "docs", "teach", "mistakes.md").write_text(
             mistakes(), encoding="utf-8"))
+
+
+def as_rest(app, what, name, item, options, lines):
+    """Show two stars as they are, an indented formula as it is typed, and options as parameters."""
+    shown, before = [], ""
+    for line in lines:
+        formula = line.startswith("    ") and not shown[-1].strip()
+        if formula and before and before[0] not in " :.*":
+            shown += ["::", ""]
+        line = line.replace("**", r"\*\*").replace(":ivar ", ":param ")
+        shown.append(line.replace(":vartype ", ":type "))
+        before = line if line.strip() and not line.startswith("    ") else before
+        before = "" if line.startswith("    ") else before
+    lines[:] = shown
 
 
 def mistakes():

@@ -11,16 +11,15 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from cca_lab.cli.doctor import chromium
+from cca_lab.cli.lab import MAPS
 from cca_lab.views.explorer import explore
 
-NAMES = ("Ada Baker", "Bruno Costa", "Clara Keller", "Dora Moss", "Emil Reed")
-TEXT = "".join(f"A map drawn by {name}.\n" for name in NAMES) + "A map drawn by Clara"
 WIDTH, HEIGHT, COLOURS = 980, 525, 40
 MILLISECONDS, LAST_MILLISECONDS = 220, 2500  # a frame is shown
 
 with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
     page = Path(folder, "explorer.html")
-    explorer = explore("gpt2-mini-cca", TEXT, attention="cca", group=8, window=8, layer=1, head=0)
+    explorer = explore("gpt2-mini-cca", MAPS, attention="cca", group=8, window=8, layer=1)
     explorer.save(page)
     browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
     window = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})

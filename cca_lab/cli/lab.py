@@ -140,12 +140,14 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
     return 1 if warnings else 0
 
 
+NAMES = ("Ada Baker", "Bruno Costa", "Clara Keller", "Dora Moss", "Emil Reed")
+MAPS = "".join(f"A map drawn by {name}.\n" for name in NAMES) + "A map drawn by Clara"
 ABOVE = """<header style="max-width: 60rem; padding: 12px; font: 15px/1.5 system-ui, sans-serif">
-<a href="index.html">cca_lab</a>
+<p><a href="index.html">Back to cca_lab</a></p>
 <h1>What one head reads under CCA</h1>
-<p>Move the slider, press Play or click a word: the chosen word is the query. Blue words it reads
-one by one, orange words through a summary of their group. In a notebook, <code>explore()</code>
-also changes the head, the mechanism and its options.</p>
+<p>Move the slider, press Play or click a word: that word is the query. It reads blue words one by
+one and orange words through a summary of their group. At the end "Clara" finds "Keller" inside a
+summary. In a notebook, <code>explore()</code> also changes head, mechanism and options.</p>
 </header>
 """
 
@@ -157,7 +159,9 @@ def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
 
     quiet()
     return {"explorer.html": ("The explorer: what one head of a model reads",
-                              lambda path: explore("gpt2-mini").save(path, ABOVE))}
+                              lambda path: explore(
+                                  "gpt2-mini-cca", MAPS, attention="cca", layer=1, group=8,
+                                  window=8).save(path, ABOVE))}
 
 
 def checksums(*, write: bool = False) -> int:
