@@ -163,34 +163,19 @@ def check_kernel() -> Check:
                  "run `python -m ipykernel install --sys-prefix` in this environment")
 
 
-def check_fonts() -> Check:
-    """Check that the font of the figures is found."""
-    from matplotlib import font_manager
-
-    try:
-        font_manager.findfont("DejaVu Sans", fallback_to_default=False)
-    except ValueError:
-        return Check("fonts", WARN, "DejaVu Sans is not found: figures look different",
-                     "reinstall matplotlib, which contains it")
-    return Check("fonts", OK, "DejaVu Sans")
-
-
 def chromium() -> str | None:
     """Return the path of a Chromium or Chrome that a test can drive, or None."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
-def check_course() -> Iterator[Check]:
-    """Say in which sandbox submissions are graded, and whether there is a browser for a test."""
+def check_course() -> Check:
+    """Say in which sandbox submissions are graded."""
     from cca_lab.course import sandbox
 
     kind = sandbox.best()
-    yield Check("course sandbox", OK, kind if kind == "bubblewrap" else
-                f"{kind}; to grade others' submissions, install bubblewrap (Linux) first")
-    browser = chromium()
-    yield Check("course browser", OK,
-                browser or "no Chromium: the test of the course in a browser is skipped")
+    return Check("course sandbox", OK, kind if kind == "bubblewrap" else
+                 f"{kind}; to grade others' submissions, install bubblewrap (Linux) first")
 
 
 def check_data() -> Iterator[Check]:
@@ -219,7 +204,7 @@ def examine() -> Iterator[Check]:
     """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
         check_python, check_packages, check_device, check_triton, check_native, check_kernel,
-        check_fonts, check_data, check_course]
+        check_data, check_course]
     for probe in probes:
         try:
             findings = probe()

@@ -142,26 +142,21 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
 
 NAMES = ("Ada Baker", "Bruno Costa", "Clara Keller", "Dora Moss", "Emil Reed")
 MAPS = "".join(f"A map drawn by {name}.\n" for name in NAMES) + "A map drawn by Clara"
-ABOVE = """<header style="max-width: 60rem; padding: 12px; font: 15px/1.5 system-ui, sans-serif">
-<p><a href="index.html">Back to cca_lab</a></p>
-<h1>What one head reads under CCA</h1>
-<p>Move the slider, press Play or click a word: that word is the query. It reads blue words one by
-one and orange words through a summary of their group. At the end "Clara" finds "Keller" inside a
-summary. In a notebook, <code>explore()</code> also changes head, mechanism and options.</p>
-</header>
-"""
 
 
 def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
     """Return the pages that stand in one file: the explorer."""
+    from cca_lab.files import repository
     from cca_lab.models.checkpoints import quiet
     from cca_lab.views.explorer import explore
 
+    def write(path: Path) -> None:
+        header = (repository() / "docs" / "explorer_header.html").read_text(encoding="utf-8")
+        explore("gpt2-mini-cca", MAPS, attention="cca", layer=1, group=8, window=8).save(
+            path, header)
+
     quiet()
-    return {"explorer.html": ("The explorer: what one head of a model reads",
-                              lambda path: explore(
-                                  "gpt2-mini-cca", MAPS, attention="cca", layer=1, group=8,
-                                  window=8).save(path, ABOVE))}
+    return {"explorer.html": ("The explorer: what one head of a model reads", write)}
 
 
 def checksums(*, write: bool = False) -> int:

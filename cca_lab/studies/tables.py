@@ -9,19 +9,22 @@ from matplotlib.figure import Figure
 
 from cca_lab.files import repository
 from cca_lab.mechanisms import CCA, DGA, Full, LoCoCo, StreamingLLM
+from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies import compare, model_tables, retrieval
 from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers
 from cca_lab.studies.model_tables import Row, results
 from cca_lab.views.figures.caches import holdings
+from cca_lab.views.figures.sparsity import by_layer
 from cca_lab.views.figures.training import answered, comparison
 
 READS, LENGTH, HEAD_DIM = "docs/reads.png", 48, 16
 READERS = {"full attention": Full(), "CCA": CCA(group=4, window=8),
            "DGA": DGA(group=4, gamma=0.1), "LoCoCo": LoCoCo(slots=8, segment=8),
            "StreamingLLM": StreamingLLM(sinks=2, recent=10)}
-COMPARISON, ANSWERS = "docs/results/comparison.png", "docs/results/answers.png"
+COMPARISON, ANSWERS, HEADS = (f"docs/results/{name}.png"
+                              for name in ("comparison", "answers", "retrieval"))
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -89,8 +92,11 @@ def reads() -> Figure:
 
 def draw() -> Path:
     """Draw the figures of README and docs/ again; return their folder."""
-    (compared,) = results("compare-gpt2-mini.json")
+    (compared,), (gained,) = (results(f"{name}.json") for name in ("compare-gpt2-mini",
+                                                                   "retrieval-gain-smollm2"))
     write_figure(repository() / READS, reads())
     write_figure(repository() / COMPARISON, comparison(compared["rows"]))
     write_figure(repository() / ANSWERS, answered(model_tables.answers()))
+    title, gain = "gain on needles and text", gained["scores"]["gain"]
+    write_figure(repository() / HEADS, by_layer({title: gain}, marked={title: best_heads(gain, 8)}))
     return repository() / "docs"

@@ -67,15 +67,13 @@ def found_for(artefact: Artefact | Measured, folder: Path) -> Found | None:
 def page(folder: Path) -> str:
     """Return the page for a folder of results: verdicts first, numbers folded."""
     found: dict[str, list[tuple[Artefact | Measured, Found]]] = {paper: [] for paper in PAPERS}
-    counts, later = dict.fromkeys(VERDICTS, 0), []
+    counts = dict.fromkeys(VERDICTS, 0)
     artefacts: list[Artefact | Measured] = [*TRAINED.values(), *MEASURED, *LATENCY]
     for artefact in artefacts:
         measured = found_for(artefact, folder)
-        if measured is None:
-            later.append(f"* {artefact.paper}, {artefact.place}: {artefact.claim}")
-            continue
-        counts[measured.verdict] += 1
-        found[artefact.paper].append((artefact, measured))
+        if measured is not None:
+            counts[measured.verdict] += 1
+            found[artefact.paper].append((artefact, measured))
     told = ", ".join(f"*{verdict}* {count}" for verdict, count in counts.items())
     text = [HEAD.format(short=100, long=300, counts=f"{sum(counts.values())} claims were tried: "
                         f"{told}. {len(OUT_OF_REACH)} more are out of reach.")]
@@ -91,7 +89,6 @@ def page(folder: Path) -> str:
              "| --- | --- | --- |",
              *(f"| {each.paper}, {each.place} | {each.claim} | {each.why} |"
                for each in OUT_OF_REACH)]
-    text += ["\n## Not measured yet\n", *later] if later else []
     return "\n".join(text) + "\n"
 
 
