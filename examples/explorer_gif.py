@@ -1,16 +1,16 @@
-"""Draw docs/explorer.gif: the explorer while the query moves through a text. Needs Chromium.
+"""Draw docs/explorer.gif: the explorer while the query moves through a text. Needs `chromium`.
 
 Run `python examples/explorer_gif.py` in the clone.
 """
 
 import io
+import shutil
 import tempfile
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from cca_lab.cli.doctor import chromium
 from cca_lab.cli.lab import MAPS
 from cca_lab.views.explorer import explore
 
@@ -21,7 +21,8 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
     page = Path(folder, "explorer.html")
     explorer = explore("gpt2-mini-cca", MAPS, attention="cca", group=8, window=8, layer=1)
     explorer.save(page)
-    browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    browser = driver.chromium.launch(executable_path=shutil.which("chromium"),
+                                     args=["--no-sandbox"])
     window = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
     window.goto(page.as_uri())
     frames = []

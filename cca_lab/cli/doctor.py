@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -163,21 +162,6 @@ def check_kernel() -> Check:
                  "run `python -m ipykernel install --sys-prefix` in this environment")
 
 
-def chromium() -> str | None:
-    """Return the path of a Chromium or Chrome that a test can drive, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((path for name in names if (path := shutil.which(name))), None)
-
-
-def check_course() -> Check:
-    """Say in which sandbox submissions are graded."""
-    from cca_lab.course import sandbox
-
-    kind = sandbox.best()
-    return Check("course sandbox", OK, kind if kind == "bubblewrap" else
-                 f"{kind}; to grade others' submissions, install bubblewrap (Linux) first")
-
-
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
     restore = "install cca-lab again"
@@ -204,7 +188,7 @@ def examine() -> Iterator[Check]:
     """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
         check_python, check_packages, check_device, check_triton, check_native, check_kernel,
-        check_data, check_course]
+        check_data]
     for probe in probes:
         try:
             findings = probe()

@@ -135,19 +135,6 @@ def answering(title: str, total: int) -> "Iterator[Callable[[Answer], None]]":
         yield lambda answer: report(next(done), "")
 
 
-@contextmanager
-def reading(model: "PreTrainedModel", evaluation: Evaluation) -> Iterator[None]:
-    """Move a progress bar by one with each forward pass of `evaluation.measure`."""
-    asked = len(evaluation.tasks) * len(POSITIONS) * OFFSETS * bool(evaluation.questions)
-    total, done = asked + -(-evaluation.windows // WINDOWS), count(1)
-    with training_progress("reading", total) as report:
-        hook = model.register_forward_hook(lambda *_: report(min(next(done), total), ""))
-        try:
-            yield
-        finally:
-            hook.remove()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(SwappedStudy, TextStudy):
     """Measure perplexity, exact match and the answers to prompts under any attention."""
@@ -183,7 +170,10 @@ class Evaluate(SwappedStudy, TextStudy):
             note_full(self.mechanism, evaluation.length)
             answers = measure_tasks(model, tokenizer, tasks, length=evaluation.length,
                                     questions=self.questions)
-            with reading(model, evaluation):
+            asked = len(evaluation.tasks) * len(POSITIONS) * OFFSETS * bool(self.questions)
+            total, done = asked + -(-self.windows // WINDOWS), count(1)
+            with training_progress("reading", total) as report:
+                model.register_forward_hook(lambda *_: report(min(next(done), total), ""))
                 measured = evaluation.measure(model)
             result |= {"model": self.name, "attention": self.mechanism.name,
                        "options": self.mechanism.options(), "length": evaluation.length,
