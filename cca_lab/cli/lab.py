@@ -100,7 +100,8 @@ def notebooks(*, start: From = None, only: str | None = None, folder: Path | Non
     if student is not None:
         new, left = build(source, check_folder(student, "student"), start=start, only=only)
         print(f"{student}: {len(new)} notebooks written"
-              + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
+              + (f", {len(left)} left as they are; delete one to get it anew" if left else "")
+              + f"\nopen them: jupyter lab {student}")
         return 0
     _build_native()
     return refresh(choose(source, start, only), Console())
