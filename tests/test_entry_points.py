@@ -105,5 +105,6 @@ def test_the_container_installs_with_make():
 
 def test_no_entry_point_has_a_version_of_its_own():
     """A pin stands in constraints.txt alone; these files name the Python version only."""
-    for path in (*filter(Path.is_file, (ROOT / "binder").rglob("*")), ROOT / ".devcontainer" / "devcontainer.json"):
+    for path in (*filter(Path.is_file, (ROOT / "binder").rglob("*")),
+                 ROOT / ".devcontainer" / "devcontainer.json"):
         assert re.findall(r"[a-z]==\d\S*", path.read_text(encoding="utf-8")) == [], path.name
