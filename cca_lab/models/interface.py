@@ -235,7 +235,7 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     if cache is not None:
         if kwargs.get("use_cache") is False:
             raise ValueError("past_key_values: got a cache and use_cache=False; give one of them")
-        if module.training and module.is_gradient_checkpointing:
+        if module.training and module.is_activation_checkpointing:
             raise ValueError("past_key_values: got a cache in training with gradient checkpointing, "
                              "which leaves it empty; call model.eval() to generate")
         cache.check_forward(module.config)

@@ -115,7 +115,8 @@ class StateLayer(CacheLayerMixin):
         self.columns = 0  # tokens seen, padding included
         self.batch: int | None = None  # number of rows, None before the first chunk
         self.dtype: torch.dtype | None = None  # of the first chunk, and so of what is stored
-        self.expected = False  # True from when a swapped layer is called until it has attended
+        self.expected = False  # True while a swapped layer passes its chunk
+        self.reading = False  # True while the states change; it stays so where that is interrupted
         self.ids: Tensor | None = None  # (B, tokens read) where they were given as ids
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -156,6 +157,7 @@ class StateLayer(CacheLayerMixin):
                              "continuations repeat its rows with batch_repeat_interleave(n)")
         padding, dtype = self._padding(mask, batch, chunk), query.dtype
         self.batch, self.dtype = batch, self.dtype or key.dtype
+        self.expected, self.reading = False, True
         # another where autocast is around a part of the text only
         query, key, value = (x.to(self.dtype) for x in (query, key, value))
         if len(self.states) == 1 and min(padding) != max(padding):
@@ -168,7 +170,7 @@ class StateLayer(CacheLayerMixin):
             output = torch.cat([
                 _step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
                 for row, (state, pad) in enumerate(zip(self.states, padding, strict=True))])
-        self.columns, self.expected = self.columns + chunk, False
+        self.columns, self.reading = self.columns + chunk, False
         return output.to(dtype)
 
     def _padding(self, mask: Tensor | None, batch: int, chunk: int) -> list[int]:
@@ -301,7 +303,7 @@ class MechanismCache(Cache, Generic[M]):
             raise ValueError(f"past_key_values: the cache was made for {self.attention}, the model "
                              f"now uses {mechanism}; make a new cache")
         read = {layer.columns for layer in self.layers}
-        if len(read) > 1 or any(layer.expected for layer in self.layers):
+        if len(read) > 1 or any(layer.reading for layer in self.layers):
             raise ValueError(f"past_key_values: layers have read {min(read)} to {max(read)} "
                              "tokens, as the last forward was interrupted; reset() the cache, and "
                              "read the text again")
@@ -317,9 +319,11 @@ class MechanismCache(Cache, Generic[M]):
     def record(self, ids: Tensor | None) -> None:
         """Remember the token ids that the next chunk consists of, None if they are not known."""
         first = self.layers[0]
-        known = 0 if first.ids is None else first.ids.shape[1]
-        if ids is not None and known == first.columns:
-            first.ids = ids if first.ids is None else torch.cat([first.ids, ids], dim=1)
+        if first.columns == 0:
+            first.ids = ids
+        elif first.ids is not None and ids is not None and len(ids) == len(first.ids):
+            # a chunk that was refused is recorded, but not read
+            first.ids = torch.cat([first.ids[:, : first.columns], ids], dim=1)
 
     def check_text(self, ids: Tensor) -> None:
         """Raise ValueError unless the text (B, L) begins with the tokens that the cache has read.
@@ -327,10 +331,10 @@ class MechanismCache(Cache, Generic[M]):
         What was read as embeddings is not known, nor is a text of which the new tokens are given
         alone, with the mask of all: both pass.
         """
-        first, count = self.layers[0], self.get_seq_length()
-        known = first.ids
-        if known is None or known.shape[1] != count or len(known) != len(ids):
+        known, count = self.layers[0].ids, self.get_seq_length()
+        if known is None or known.shape[1] < count or len(known) != len(ids):
             return
+        known = known[:, :count]
         if ids.shape[1] <= count or not torch.equal(ids[:, :count].to(known.device), known):
             raise ValueError(f"past_key_values: the cache has read {count} tokens with which this "
                              f"text of {ids.shape[1]} does not begin; make a new cache for another "
