@@ -291,8 +291,6 @@ def _unfit(model: PreTrainedModel) -> str | None:
                 "config's layers")
     codes = [inspect.unwrap(type(layer).forward).__code__ for layer in layers]
     calls = [set(code.co_names) for code in codes]
-    if not all("past_key_values" in code.co_varnames for code in codes):
-        return "whose layers do not take past_key_values, wanted transformers' call of a cache"
     if not all("ALL_ATTENTION_FUNCTIONS" in names for names in calls):
         return "whose layers compute attention themselves, wanted transformers' attention interface"
     if not all(getattr(layer, "is_causal", True) for layer in layers):
@@ -304,7 +302,11 @@ def _unfit(model: PreTrainedModel) -> str | None:
         return "which caps its logits (attn_logit_softcapping), wanted a plain softmax"
     if any(hasattr(layer, "sinks") for layer in layers):
         return "whose softmax has a learned sink, wanted a plain softmax"
-    return _misturned(model, layers, calls) if has_rotary(config) else None
+    if has_rotary(config) and (reason := _misturned(model, layers, calls)) is not None:
+        return reason
+    if not all("past_key_values" in code.co_varnames for code in codes):
+        return "whose layers do not take past_key_values, wanted transformers' call of a cache"
+    return None
 
 
 def _misturned(model: PreTrainedModel, layers: list[nn.Module], calls: list[set[str]]) -> str | None:

@@ -35,15 +35,15 @@ def model_of(name, layers=2, **changes):
                  num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
                  # large weights: with the usual 0.02 attention is nearly uniform
                  initializer_range=0.3, attention_dropout=0.0, attention_probs_dropout_prob=0.0,
-                 hidden_dropout_prob=0.0, vocab_size=VOCABULARY, pad_token_id=PAD, bos_token_id=1,
-                 eos_token_id=None)
+                 hidden_dropout_prob=0.0, residual_dropout=0.0, vocab_size=VOCABULARY,
+                 pad_token_id=PAD, bos_token_id=1, eos_token_id=None)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **sizes | changes))
     # PyTorch multiplies experts in single precision
     return model.to(torch.float32 if "num_experts" in changes else torch.float64).eval()
 
 
 @pytest.mark.parametrize("name", FITTING)
-def test_a_family_that_fits(name, tmp_path):
+def test_a_family_that_fits(name):
     """A wide window is full attention, chunks are one forward, training works, files keep it."""
     model, ids = model_of(name, **FITTING[name]), text(30, rows=2)
     close = dict(rtol=0, atol=1e-3 if model.dtype == torch.float32 else 1e-10)
@@ -65,7 +65,7 @@ def test_a_family_that_fits(name, tmp_path):
         optimizer.zero_grad()
     assert losses[2] < losses[1] < losses[0]
     add_lora(model, 2)
-    trained = {name.split(".")[-3] for name, part in model.named_parameters()
+    trained = {name.split(".")[-4] for name, part in model.named_parameters()
                if part.requires_grad}
     assert trained == ({"qkv_proj"} if name == "phi3" else {"q_proj", "k_proj", "v_proj"})
     model.delete_adapter("default")
@@ -73,16 +73,16 @@ def test_a_family_that_fits(name, tmp_path):
 
 @pytest.mark.parametrize("name", FITTING)
 def test_a_family_that_fits_is_loaded_as_it_was_saved(name, tmp_path):
-    model, ids = swap_attention(model_of(name, **FITTING[name]), "cca", group=3, window=5), text(20)
-    save_pretrained(model, tmp_path / "saved")
-    again, _ = load_pretrained(tmp_path / "saved", dtype=model.dtype)
+    model, ids = model_of(name, **FITTING[name]).float(), text(20)
+    save_pretrained(swap_attention(model, "cca", group=3, window=5), tmp_path / "saved")
+    again, _ = load_pretrained(tmp_path / "saved")
     assert attention_of(again) == attention_of(model)
     assert torch.equal(logits(again, ids), logits(model, ids))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_family_that_does_not_fit_is_refused_in_one_line(name):
-    model = model_of(name, **({"is_decoder": True} if name == "bert" else {}))
+    model = model_of(name)
     with pytest.raises(ValueError, match=f"^model: got a '{name}', .*{OTHERS[name]}.*models.md"):
         swap_attention(model, "cca")
 
@@ -119,5 +119,5 @@ def test_a_layer_that_attends_twice_takes_no_cache():
 
 def test_the_page_lists_the_families_that_are_tested_here():
     page = (repository() / "docs" / "use" / "models.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1].strip(" `") for line in page.splitlines() if line.startswith("| `")]
+    rows = [line.split("|")[1].strip(" `") for line in page.splitlines() if line.startswith("| `")][1:]
     assert sorted(rows) == sorted([*FITTING, "gpt2", "opt", "llama", "qwen2"])
