@@ -128,6 +128,7 @@ def my_attention(folder: Path | None = None) -> ModuleType:
     if not path.exists() or list(_sections(path)) != list(LADDER):
         _write(path, _sections(path))
     spec = importlib.util.spec_from_file_location("my_attention", path)
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules["my_attention"] = module
     spec.loader.exec_module(module)

@@ -73,10 +73,11 @@ def _unity(mechanism: Mechanism, length: int) -> str:
 def _once(mechanism: Mechanism, length: int) -> str:
     q, k, v = heads(length)
     made = mechanism.columns(q, k, v, mechanism.call(q, k, v))
-    reads = sum(columns.on_tokens(columns.mask().expand(1, 2, -1, -1).double(), length)
-                if columns.pooling is None else
-                columns.mask().expand(1, 2, -1, -1).double() @ (columns.pooling() > 0).double()
-                for columns in made)
+    reads = torch.zeros(1, 2, length, length, dtype=torch.float64)
+    for columns in made:
+        seen = columns.mask().expand(1, 2, -1, -1).double()
+        reads += columns.on_tokens(seen, length) if columns.pooling is None else \
+            seen @ (columns.pooling() > 0).double()
     for row, token in _places(reads > 1):
         return f"row {row} reads token {token} twice"
     return ""

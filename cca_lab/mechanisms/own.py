@@ -54,7 +54,7 @@ class OwnAttention(Mechanism):
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Attend with `one_head_loops`."""
-        return _of_heads(lambda *head: self.one_head_loops(*head, call.scale), q, k, v)
+        return _of_heads(lambda q, k, v: self.one_head_loops(q, k, v, call.scale), q, k, v)
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Any) -> Tensor:
         """Attend with the rung that `backend` names; arguments as in `Mechanism.attention`."""
@@ -62,12 +62,13 @@ class OwnAttention(Mechanism):
             return self.loops(q, k, v, **keywords)
         scale = self.call(q, k, v, **keywords).scale
         rung = self.rungs[next(iter(self.rungs)) if self.backend == "auto" else self.backend]
-        return _of_heads(lambda *head: rung(head[0], *self.one_head(*head, scale), scale), q, k, v)
+        return _of_heads(lambda q, k, v: rung(q, *self.one_head(q, k, v, scale), scale), q, k, v)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return the columns of all heads, and with v = 1 what each is made of."""
         def part(index: int, values: Tensor = v) -> Tensor:
-            return _of_heads(lambda *head: self.one_head(*head, call.scale)[index], q, k, values)
+            return _of_heads(lambda q, k, v: self.one_head(q, k, v, call.scale)[index],
+                             q, k, values)
 
         ones = torch.eye(q.shape[2], dtype=v.dtype, device=v.device).expand(*v.shape[:2], -1, -1)
         return [Columns(q, part(0), part(1), part(2), pooling=lambda: part(1, ones))]
