@@ -138,6 +138,10 @@ def in_bounds(answer: Answer) -> Answer:
                 raise
             raise Mistake(f"{error}: is the address right, and does the load or the store have a "
                           "mask that ends with its argument?") from error
+        except RuntimeError as error:
+            if "must match the size" in str(error):
+                error.args = (f"{error}. Is a [:, None] or a [None, :] missing?",)
+            raise
         return answer(*args) if installed() else got
 
     return call
