@@ -251,11 +251,11 @@ def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     if torch.compiler.is_compiling():
         return
     cache, ids = kwargs.get("past_key_values"), kwargs.get("input_ids", args[0] if args else None)
-    cached = isinstance(cache, MechanismCache)
-    check_forward(module, ids, past=cache.get_seq_length() if cached else None,
+    past = cache.get_seq_length() if isinstance(cache, MechanismCache) else None
+    check_forward(module, ids, past=past,
                   embeds=kwargs.get("inputs_embeds"), positions=kwargs.get("position_ids"),
                   mask=kwargs.get("attention_mask"))
-    if cached:
+    if isinstance(cache, MechanismCache):
         cache.record(ids)
 
 
