@@ -213,8 +213,8 @@ def attention_of(model: PreTrainedModel) -> Mechanism:
     """Return the mechanism that a model attends with; `Full()` for transformers' own attention."""
     check_model(model)
     # that of a layer: an inner model that was swapped by itself has a config of its own
-    config: Any = getattr(next(iter(attention_modules(model)), model), "config", None)
-    return copy.deepcopy(mechanism_in(config))  # the caller may modify its lists
+    layer = next(iter(attention_modules(model)), model)
+    return copy.deepcopy(mechanism_in(getattr(layer, "config", model.config)))  # the caller may modify its lists
 
 
 @contextmanager
@@ -311,7 +311,8 @@ def _unfit(model: PreTrainedModel) -> str | None:
     return None
 
 
-def _misturned(model: PreTrainedModel, layers: list[nn.Module], calls: list[set[str]]) -> str | None:
+def _misturned(model: PreTrainedModel, layers: list[nn.Module],
+               calls: list[set[str]]) -> str | None:
     """Return in what a model's rotary positions differ from `cca_lab.attention.rotary`'s."""
     rope, config = model.config.rope_parameters or {}, model.config
     of_layers = [*(getattr(config, "no_rope_layers", None) or ()),
