@@ -283,13 +283,3 @@ def test_rows_can_be_repeated_and_chosen():
     for sinks in (0, 3, 22):
         model = swap_attention(tiny("llama"), "cca", group=4, window=7, sinks=sinks)
         check_rows(model, CCACache, logits(model, text(25, rows=2)))
-
-
-def test_a_copied_prompt_serves_several_continuations():
-    model, prompt = swap_attention(tiny("opt"), "cca", group=4, window=7), text(22)
-    cache = CCACache(model)
-    logits(model, prompt, past_key_values=cache)
-    for seed in (1, 2):
-        ids = torch.cat([prompt, text(6, seed=seed)], dim=1)
-        got = logits(model, ids[:, 22:], past_key_values=copy.deepcopy(cache))
-        assert_equal(got, logits(model, ids)[:, 22:])
