@@ -1,6 +1,5 @@
 """CCACache: decoding is the forward over the whole text, in the bytes of the closed form."""
 
-import copy
 
 import pytest
 import torch
@@ -269,14 +268,6 @@ def test_maps_with_a_cache_are_refused():
 
 
 # ---- rows and reuse
-
-
-def test_reset_makes_a_new_cache():
-    model, ids = swap_attention(tiny("llama"), "cca", group=4, window=7), text(20)
-    cache = fill(model, 33)
-    cache.reset()
-    assert cache.get_seq_length() == cache.nbytes() == 0
-    assert_equal(logits(model, ids, past_key_values=cache), logits(model, ids))
 
 
 def test_rows_can_be_repeated_and_chosen():
