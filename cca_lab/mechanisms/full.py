@@ -154,7 +154,7 @@ def pairs(length: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Full(Mechanism):
-    """Every row attends to its whole past."""
+    """Full attention: each row reads its whole past."""
 
     name: ClassVar[str] = "full"
     title: ClassVar[str] = "Full causal attention"

@@ -55,11 +55,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class KeptHeads(Mechanism):
-    """Attend in full with some KV heads, and with another mechanism with all others.
+    """Kept heads: some KV heads read everything, all others what another mechanism reads.
 
     Attributes:
-        kept: the KV heads that attend in full, numbers from 0: a list for each layer of a model, or
-            one list for all layers.
+        kept: the KV heads that read everything, counted from 0: a list for each layer of a model,
+            or one list for all layers.
         others: the mechanism of the other heads: {"name": ..., **options}.
     """
 

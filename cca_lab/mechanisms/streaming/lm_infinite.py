@@ -39,7 +39,7 @@ from cca_lab.settings import check_integers
 
 @dataclass(frozen=True, kw_only=True)
 class LMInfinite(Mechanism):
-    """A Lambda-shaped mask, in which the first tokens stand at one constant distance.
+    """LM-Infinite: each row reads a window, and the first tokens as if at one constant distance.
 
     Attributes:
         local: nearest tokens that a row sees, its own included, 1 or more.
