@@ -16,8 +16,9 @@ PAGE = repository() / "docs" / "use" / "adding_a_mechanism.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 BENCH = "tests/mechanisms/test_every_mechanism.py"
 # what runs for each mechanism or cache of the tables
-OF_EVERY_MECHANISM = ("tests/mechanisms", "tests/models/test_around.py", "tests/models/test_doors.py",
-                      "tests/models/test_inputs.py", "tests/views/explorer/test_options.py")
+OF_EVERY_MECHANISM = ("tests/mechanisms", "tests/models/test_around.py",
+                      "tests/models/test_doors.py", "tests/models/test_inputs.py",
+                      "tests/views/explorer/test_options.py")
 
 
 def insert(path: Path, *pairs: tuple[str, str]) -> None:

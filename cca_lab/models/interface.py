@@ -130,8 +130,8 @@ def _attend_cached(cache: MechanismCache[Any], layer: int, query: Tensor, key: T
             "output_attentions: maps need the whole text in one forward, got a cache; call "
             "attention_maps(model, input_ids), or the model without past_key_values")
     if not cache.layers[layer].expected:
-        raise ValueError("model: a layer attends twice in one forward, which a cache cannot follow; "
-                         "pass use_cache=False")
+        raise ValueError("model: a layer attends twice in one forward, which a cache cannot "
+                         "follow; pass use_cache=False")
     output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation,
                                         mask=mask)
     return output.transpose(1, 2), None
@@ -218,8 +218,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     mechanism, cache = mechanism_in(module.config), kwargs.get("past_key_values")
     if mechanism.name == "full":
         if isinstance(cache, MechanismCache):
-            raise ValueError(f"past_key_values: got a {type(cache).__name__}, but the model has its "
-                             "own attention now; call swap_attention(model, ...), or leave it out")
+            raise ValueError(f"past_key_values: got a {type(cache).__name__}, but the model has "
+                             "its own attention now; swap_attention(model, ...), or leave it out")
         return args, kwargs
     tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # not in its __all__
     if tracing or torch.compiler.is_exporting():
@@ -236,8 +236,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
         if kwargs.get("use_cache") is False:
             raise ValueError("past_key_values: got a cache and use_cache=False; give one of them")
         if module.training and module.is_activation_checkpointing:
-            raise ValueError("past_key_values: got a cache in training with gradient checkpointing, "
-                             "which leaves it empty; call model.eval() to generate")
+            raise ValueError("past_key_values: got a cache in training with gradient "
+                             "checkpointing, which leaves it empty; call model.eval() to generate")
         cache.check_forward(module.config)
     mask = kwargs.get("attention_mask")
     if mask is not None and mask.ndim != 2:  # OPT computes positions from it first
@@ -251,11 +251,11 @@ def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     if torch.compiler.is_compiling():
         return
     cache, ids = kwargs.get("past_key_values"), kwargs.get("input_ids", args[0] if args else None)
-    cached = isinstance(cache, MechanismCache)
-    check_forward(module, ids, past=cache.get_seq_length() if cached else None,
+    past = cache.get_seq_length() if isinstance(cache, MechanismCache) else None
+    check_forward(module, ids, past=past,
                   embeds=kwargs.get("inputs_embeds"), positions=kwargs.get("position_ids"),
                   mask=kwargs.get("attention_mask"))
-    if cached:
+    if isinstance(cache, MechanismCache):
         cache.record(ids)
 
 

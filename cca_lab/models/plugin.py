@@ -126,7 +126,8 @@ def generate(model: PreTrainedModel, inputs: Tensor | None = None,
         mask = kwargs.get("attention_mask")
         if mask is None or mask.shape[1] == ids.shape[1]:  # else the new tokens alone are given
             cache.check_text(ids)
-    return type(model).generate(model, inputs, generation_config, **kwargs)
+    of_class: Any = type(model)  # PreTrainedModel itself does not generate
+    return of_class.generate(model, inputs, generation_config, **kwargs)
 
 
 def _give_its_own_config(model: PreTrainedModel) -> None:
@@ -211,8 +212,9 @@ def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
 def attention_of(model: PreTrainedModel) -> Mechanism:
     """Return the mechanism that a model attends with; `Full()` for transformers' own attention."""
     check_model(model)
-    layers = attention_modules(model)  # of an inner model that was swapped by itself, too
-    return copy.deepcopy(mechanism_in(layers[0].config if layers else model.config))  # the caller may modify its lists
+    # that of a layer: an inner model that was swapped by itself has a config of its own
+    layer = next(iter(attention_modules(model)), model)
+    return copy.deepcopy(mechanism_in(getattr(layer, "config", model.config)))  # the caller may modify its lists
 
 
 @contextmanager
@@ -309,7 +311,8 @@ def _unfit(model: PreTrainedModel) -> str | None:
     return None
 
 
-def _misturned(model: PreTrainedModel, layers: list[nn.Module], calls: list[set[str]]) -> str | None:
+def _misturned(model: PreTrainedModel, layers: list[nn.Module],
+               calls: list[set[str]]) -> str | None:
     """Return in what a model's rotary positions differ from `cca_lab.attention.rotary`'s."""
     rope, config = model.config.rope_parameters or {}, model.config
     of_layers = [*(getattr(config, "no_rope_layers", None) or ()),

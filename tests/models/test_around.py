@@ -129,6 +129,8 @@ def test_prefix_tuning_is_refused_and_lora_generates():
         get_peft_model(copy.deepcopy(model), PrefixTuningConfig(
             task_type="CAUSAL_LM", num_virtual_tokens=4)).double()(input_ids=ids, use_cache=False)
     full = DynamicCache()
+    with pytest.raises(ValueError, match=r"leave it out, or pass CCACache\(model\)"):
+        greedy(model, ids, past_key_values=full)
     with swapped(model, "full"):
         logits(model, ids[:, :9], past_key_values=full)
     with pytest.raises(ValueError, match="another attention has read"):

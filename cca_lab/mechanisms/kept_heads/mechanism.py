@@ -201,7 +201,8 @@ class KeptHeads(Mechanism):
                 sets.append(Columns(
                     _spread(columns.q, rows, heads), _spread(whole(columns.keys), own, total),
                     _spread(whole(columns.values), own, total), _spread(mask, rows, heads),
-                    _spread_pooling(columns, own, total), columns.first_row))
+                    _spread_pooling(columns, columns.pooling, own, total), columns.first_row,
+                    columns.reach and _spread_pooling(columns, columns.reach, own, total)))
         return sets
 
     def _call_of(self, part: Part, call: Call) -> Call:
@@ -275,13 +276,14 @@ def _spread(x: Tensor, heads: list[int], total: int) -> Tensor:
     return x.new_zeros(x.shape[0], total, *x.shape[2:]).index_copy(1, index, x)
 
 
-def _spread_pooling(columns: Columns, heads: list[int], total: int) -> Callable[[], Tensor]:
+def _spread_pooling(columns: Columns, weights: Callable[[], Tensor] | None, heads: list[int],
+                    total: int) -> Callable[[], Tensor]:
     def pooling() -> Tensor:
-        if columns.pooling is None:
+        if weights is None:
             length = columns.first_row + columns.q.shape[2]
             return torch.eye(columns.count, length, dtype=columns.q.dtype,
                              device=columns.q.device)[None, None]
-        matrix = columns.pooling()
+        matrix = weights()
         return matrix if matrix.shape[1] == 1 else _spread(matrix, heads, total)
 
     return pooling

@@ -41,7 +41,6 @@ from typing import Any, ClassVar, Self, Unpack
 import torch
 from torch import Tensor, nn
 
-from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.columns import Columns, behind
 from cca_lab.mechanisms.indices import lococo_entries, lococo_peak

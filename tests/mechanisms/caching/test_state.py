@@ -160,7 +160,8 @@ def test_rows_chosen_from_a_state_have_rooms_of_their_own(name):
                                alone), "a shared room writes over the sinks: the check sees nothing"
 
 
-SMALL = {"streaming_llm": {"sinks": 3, "recent": 5}, "lm_infinite": {"local": 6, "global_tokens": 3}}
+SMALL = {"streaming_llm": {"sinks": 3, "recent": 5},
+         "lm_infinite": {"local": 6, "global_tokens": 3}}
 
 
 def with_copies(state):

@@ -225,33 +225,10 @@ def test_bytes_are_length_over_group_plus_window():
 # ---- misuse
 
 
-def test_generating_without_the_cache_says_what_to_pass():
-    model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
-    for ids in (text(1), text(12)):
-        with pytest.raises(ValueError, match=r"past_key_values=CCACache\(model\)"):
-            model.generate(ids, max_new_tokens=2)
-    logits(model, text(12))  # a forward over the whole text needs none
-    with pytest.raises(ValueError, match=r"past_key_values=CCACache\(model\)"):
-        past = model(text(12)).past_key_values
-        model.base_model.h[0].attn(torch.zeros(1, 1, 32, dtype=torch.float64), past_key_values=past)
-
-
 def test_cache_wants_a_swapped_model():
     model = tiny("gpt2")
     with pytest.raises(ValueError, match="'full' attention, wanted 'cca'.*swap_attention"):
         CCACache(model)
-    cache = CCACache(swap_attention(model, "cca", group=4, window=7))
-    restore_attention(model)
-    with pytest.raises(ValueError, match="does not read this cache"):
-        logits(model, text(5), past_key_values=cache)
-
-
-def test_cache_wants_the_options_it_was_made_for():
-    model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
-    cache = CCACache(model)
-    swap_attention(model, "cca", group=2, window=7)
-    with pytest.raises(ValueError, match="make a new cache"):
-        logits(model, text(5), past_key_values=cache)
 
 
 def test_tokens_cannot_be_taken_back():
@@ -282,15 +259,6 @@ def test_padding_after_tokens_is_refused():
     with pytest.raises(ValueError, match="after tokens that the cache holds"):
         logits(model, text(2), attention_mask=torch.tensor([[1, 1, 1, 1, 0, 1]]),
                past_key_values=cache)
-
-
-def test_another_number_of_rows_is_refused():
-    model = swap_attention(tiny("llama"), "cca", group=4, window=7)
-    ids, mask, positions = left_padded([text(5)[0], text(9)[0]])
-    cache = CCACache(model)
-    logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
-    with pytest.raises(ValueError):
-        logits(model, text(1, rows=3), past_key_values=cache)
 
 
 def test_maps_with_a_cache_are_refused():

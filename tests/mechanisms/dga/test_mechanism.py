@@ -116,7 +116,7 @@ def test_the_memory_of_scores_grows_with_the_length_alone(sampled):
     q = torch.randn(1, 1, 2048, 4)
     with Largest() as largest:
         dga.importance(q, q, rows=sampled)
-    assert largest.seen == 256 * 2048  # ROWS_AT_ONCE rows of the attention
+    assert largest.seen <= 256 * 2048  # ROWS_AT_ONCE rows of the attention
 
 
 # ---------------------------------------------------------------- the choice

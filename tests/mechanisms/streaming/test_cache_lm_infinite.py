@@ -16,7 +16,7 @@ from tests.mechanisms.caching.checks import (
     check_generation,
     check_state,
 )
-from tests.models.tiny import logits, text, tiny
+from tests.models.tiny import tiny
 from tests.mutants import lm_infinite as wrong
 
 OPTIONS = [dict(local=6, global_tokens=2), dict(local=4, global_tokens=3, limit=11)]
