@@ -41,6 +41,7 @@ class LongLoRA(Mechanism):
 
     Attributes:
         group: G, the number of tokens in a block; a float is a share of L.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     group: int | float = 128

@@ -30,6 +30,7 @@ class MeanPooling(CCA):
 
     Attributes:
         group, window, sinks: as in `CCA`.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     per_query_head: bool = field(default=False, init=False)
@@ -58,6 +59,7 @@ class RandomTokens(Grouped):
     Attributes:
         group, window, sinks: as in `CCA`.
         seed: the seed of the draws, 0 or more.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     seed: int = 0

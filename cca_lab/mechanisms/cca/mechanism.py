@@ -126,6 +126,7 @@ class CCA(Grouped):
             The paper has none; 4 help with trained models.
         per_query_head: make one core for each query head instead of one for each KV head.
         pooling: "softmax" (Eq. 2), or the ablations "mean" and "max" (elementwise, Table 7).
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     per_query_head: bool = False

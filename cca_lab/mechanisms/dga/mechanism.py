@@ -117,6 +117,7 @@ class DGA(FocalRule, Mechanism):
             samples; all rows (Eq. 16) if both are 0. The paper gives no numbers.
         seed: the seed of the random rows, which are the same for all heads.
         shared: make one choice for all heads of a layer instead of one for each KV head.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     name: ClassVar[str] = "dga"

@@ -51,6 +51,7 @@ class H2O(Mechanism):
         heavy: how many tokens are kept for their scores; a float is a share of the prompt.
         recent: how many of the last tokens are kept; a float is a share of the prompt.
         prompt: how many tokens are read before the first eviction, 1 or more.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     heavy: int | float = 48

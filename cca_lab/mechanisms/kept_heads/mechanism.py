@@ -61,6 +61,7 @@ class KeptHeads(Mechanism):
         kept: the KV heads that read everything, counted from 0: a list for each layer of a model,
             or one list for all layers.
         others: the mechanism of the other heads: {"name": ..., **options}.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     kept: list[list[int]] = field(default_factory=lambda: [[0]])

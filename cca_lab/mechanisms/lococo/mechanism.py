@@ -93,6 +93,7 @@ class LoCoCo(Settings, Mechanism):
         scores: attention accumulated in the "last" segment only, or the "sum" over all.
         borders: where segments begin in a cache, see `LoCoCoCache`.
         kernel: the width of the convolution, an odd number.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     name: ClassVar[str] = "lococo"

@@ -48,6 +48,7 @@ class MInference(Mechanism):
     Attributes:
         patterns: {"pattern": name, **options} for each query head, or one for all heads. Options
             that are not given have the defaults of the pattern's mechanism.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     patterns: list[Pattern] = field(default_factory=lambda: [{"pattern": VerticalSlash.name,

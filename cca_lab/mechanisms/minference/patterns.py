@@ -39,6 +39,7 @@ class AShape(Mechanism):
     Attributes:
         sinks: tokens at the start of the text that every row reads, 0 or more.
         window: nearest tokens that a row reads, its own included, 1 or more.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     sinks: int = 16
@@ -98,6 +99,7 @@ class BlockSparse(Mechanism):
         block: tokens in a block.
         top_k: blocks of keys that a block of rows reads, 1 or more.
         force_diagonal: whether a block of rows always reads its own block.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     block: int = 16

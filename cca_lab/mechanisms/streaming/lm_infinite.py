@@ -45,6 +45,7 @@ class LMInfinite(Mechanism):
         local: nearest tokens that a row sees, its own included, 1 or more.
         global_tokens: tokens at the start of the text that every row sees, 0 or more.
         limit: the distance of global tokens outside the window, 1 or more; None means `local`.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     local: int = 93

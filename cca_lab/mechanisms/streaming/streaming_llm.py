@@ -49,6 +49,7 @@ class StreamingLLM(Mechanism):
         recent: previous tokens that a row sees besides its own, 0 or more.
         positions: where keys stand: "original", or "cache" for their place in the cache. The two
             differ only with rotary positions.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     sinks: int = 4
