@@ -163,8 +163,7 @@ def _check_rows(intervals: Tensor, columns: int) -> None:
         "starts and ends may only grow (or stay) from row to row, those of empty intervals too")
 
 
-# What `check_intervals` refuses, of one interval or elementwise of tensors of them. The solver
-# calls the same functions: no mechanism's intervals are ever refused (docs/claims/proved.md).
+# What `check_intervals` refuses, of one interval or elementwise of tensors of them.
 
 
 def is_reversed(start: Any, end: Any) -> Any:

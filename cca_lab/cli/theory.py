@@ -3,26 +3,20 @@
 import tyro
 
 
-def verify(ids: tyro.conf.Positional[tuple[str, ...]] = (), *, explain: bool = False,
-           write: bool = False) -> int:
+def verify(ids: tyro.conf.Positional[tuple[str, ...]] = (), *, explain: bool = False) -> int:
     """Verify the papers' theorems and numbers.
 
     Args:
         ids: Claims to verify, such as T1; by default all.
-        explain: Print each claim in full, with its proof.
-        write: Write the errata's page, docs/claims/errata.md.
+        explain: Print each claim in full.
     """
     from cca_lab.theory.verify import verify as run
 
-    return 1 if run(ids, explain=explain, write=write) else 0
+    return 1 if run(ids, explain=explain) else 0
 
 
-def prove(*, write: bool = False) -> int:
-    """Prove index statements for all integers with z3, from the functions that the lab runs.
-
-    Args:
-        write: Write the page of what is proved, docs/claims/proved.md.
-    """
+def prove() -> int:
+    """Prove index statements for all integers with z3, from the functions that the lab runs."""
     from cca_lab.theory.prove import prove as run
 
-    return 1 if run(write=write) else 0
+    return 1 if run() else 0

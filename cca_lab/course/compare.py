@@ -21,10 +21,11 @@ NOT_FINITE = ("is it 0/0, -inf - (-inf) of a row that has seen nothing yet, or a
 
 
 def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float", *,
-                why: str = NOT_FINITE) -> Tensor:
+                why: str = NOT_FINITE, infinite: Tensor | None = None) -> Tensor:
     """Return `got` if it is a tensor of this shape and kind ("float", "int", "bool"), and finite.
 
-    `what` is its name in messages, `why` says where a number that is not finite usually comes from.
+    `what` is its name in messages, `why` says where a number that is not finite usually comes from;
+    `infinite` says where it may be one.
     """
     if not isinstance(got, Tensor):
         raise Mistake(f"{what} is {describe(got)}, wanted a tensor of shape {tuple(shape)}")
@@ -33,9 +34,10 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
     came = "float" if got.is_floating_point() else "bool" if got.dtype == torch.bool else "int"
     if came != kind or got.is_complex():
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {kind}s")
-    if kind == "float" and not got.isfinite().all():
-        index = first(~got.isfinite())
-        raise Mistake(f"{what}{list(index) if index else ''} is {got[index].item()}: {why}")
+    finite = got.isfinite() if infinite is None else got.isfinite() | infinite
+    if kind == "float" and not finite.all():
+        index = first(~finite)
+        raise Mistake(f"{what}{list(index) if index else ''} is {got[index].item()}", f": {why}")
     return got
 
 
@@ -51,7 +53,7 @@ def need_close(got: Any, wanted: Tensor, what: str = "the result", *,
             `TOLERANCE` of the dtype that came or was wanted, whichever is coarser.
         causes: see the module; where they take long, a function that returns them.
     """
-    got = need_tensor(got, wanted.shape, what, why=why)
+    got = need_tensor(got, wanted.shape, what, why=why, infinite=~wanted.isfinite())
     if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
     bound = (max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype]) if tolerance is None
@@ -80,6 +82,63 @@ def need_same(got: Any, wanted: Tensor, what: str = "the result", *,
         return got
     raise Mistake(show(got, wanted, wrong, what) + cause_of(
         causes, lambda other: isinstance(other, Tensor) and torch.equal(got.long(), other.long())))
+
+
+def need(got: Any, wanted: Any, names: Sequence[str] = ("the result",), *,
+         tolerance: float | None = None, why: str = NOT_FINITE) -> None:
+    """Raise a Mistake unless an answer's result is the right one; `names` are those of its parts.
+
+    A result is a tensor, a number, a truth value, a word, or a tuple, list or dict of them.
+    """
+    name = names[0]
+    if isinstance(wanted, Tensor) and wanted.is_floating_point():
+        need_close(got, wanted, name, tolerance=tolerance, why=why)
+    elif isinstance(wanted, Tensor):
+        need_same(got, wanted, name)
+    elif isinstance(wanted, dict):
+        for key, value in need_keys(got, wanted).items():
+            need(value, wanted[key], (key,), tolerance=tolerance, why=why)
+    elif isinstance(wanted, list):
+        if plain(got) != wanted:
+            raise Mistake(f"{name} is {describe(plain(got))}, wanted {describe(wanted)}")
+    elif isinstance(wanted, tuple):
+        if isinstance(got, Tensor) and got.dim() and len(got) == len(wanted):
+            got = tuple(got)
+        if len(names) < len(wanted) or len(wanted) == 1:
+            names = [f"{name}[{index}]" for index in range(len(wanted))]
+            need_items(got, len(wanted), f"{len(wanted)} items")
+        need_items(got, len(wanted), f"{len(wanted)}: {', '.join(names)}")
+        for part, value, of in zip(got, wanted, names, strict=True):
+            need(part, value, (of,), tolerance=tolerance, why=why)
+    else:
+        need_equal(got, wanted, name, tolerance=tolerance or (
+            1e-9 if isinstance(wanted, float) else 0.0))
+
+
+def alike(got: Any, other: Any, tolerance: float = 0.0) -> bool:
+    """Return whether two results are the same but for rounding; NaN equals NaN."""
+    if isinstance(got, Tensor) and got.dim() and isinstance(other, (tuple, list)):
+        got = tuple(got)
+    if isinstance(got, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(got) == len(other) and all(
+            alike(one, two, tolerance) for one, two in zip(got, other, strict=True))
+    if isinstance(got, dict) and isinstance(other, dict):
+        return got.keys() == other.keys() and all(
+            alike(got[key], other[key], tolerance) for key in got)
+    if isinstance(got, Exception) or isinstance(other, Exception):
+        return type(got) is type(other) and str(got) == str(other)
+    if isinstance(got, (int, str)) and isinstance(other, (int, str)):
+        return got == other
+    if not all(isinstance(value, (Tensor, Real)) for value in (got, other)):
+        return got is other
+    one, two = (value.detach() if isinstance(value, Tensor)
+                else torch.tensor(value, dtype=torch.float64) for value in (got, other))
+    if one.numel() == two.numel() == 1:
+        one, two = one.reshape(()), two.reshape(())
+    if one.shape != two.shape:
+        return False
+    tolerance = max(tolerance, *(TOLERANCE.get(x.dtype, 0.0) for x in (one, two)))
+    return not bool((too_far(one, two, tolerance) & ~(one.isnan() & two.isnan())).any())
 
 
 def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
@@ -165,9 +224,10 @@ def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the resu
 
 def too_far(got: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
     """Return where two tensors differ by more than tolerance * max(1, largest wanted value)."""
-    wanted = wanted.double()
-    bound = tolerance * max(1.0, wanted.abs().max().item() if wanted.numel() else 0.0)
-    return ~((got.double() - wanted).abs() <= bound)
+    got, wanted = got.double(), wanted.double()
+    finite = wanted[wanted.isfinite()]
+    bound = tolerance * max(1.0, finite.abs().max().item() if finite.numel() else 0.0)
+    return ~(((got - wanted).abs() <= bound) | (got == wanted))
 
 
 def first(where: Tensor) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,14 @@ Answer = Callable[..., Any]
 
 
 class Mistake(Exception):
-    """What is wrong with an answer, in one or two sentences for its author."""
+    """What is wrong with an answer, in one or two sentences for its author.
+
+    `guess` is the end of the text: where such a mistake usually comes from, if no table knows it.
+    """
+
+    def __init__(self, text: str, guess: str = "") -> None:
+        super().__init__(text + guess)
+        self.text, self.guess = text, guess
 
 
 class GraderError(Exception):
@@ -69,12 +77,19 @@ Check = Callable[[Answer, Draw], Share | None]
 
 @dataclass(frozen=True)
 class Property:
-    """One thing that is true of a right answer, and what it is worth."""
+    """One thing that is true of a right answer, and what it is worth.
+
+    `wrong` holds functions that lack it, each under the sentence that says what is wrong with it,
+    such as "the window is forgotten". An answer that returns the same is told the sentence.
+    """
 
     name: str  # a fact in a few words: "reads no token twice"
     points: int  # earned if the check passes
     check: Check  # raises `Mistake`, or returns a `Share` of the points, or None for all
     hidden: bool = False  # checked only when marks are given
+    wrong: dict[str, Answer] = field(default_factory=dict)
+    right: Answer | None = None  # if only one result is right: a function of what checks give it
+    tolerance: float = 0.0  # of results that are the same
 
 
 @dataclass(frozen=True)
@@ -91,6 +106,19 @@ class CourseTask:
     read: int = 0  # points that a person gives
     files: bool = False  # the answer is a folder beside the notebook, whose path the checks get
     shared: bool = False  # a turn whose inputs are objects, such as a model, and no copies
+    # How checks call the answer: a function that makes another one of it, such as one that calls it
+    # tile after tile, or runs a kernel with its addresses checked.
+    drive: Callable[[Answer], Answer] = lambda answer: answer
+
+    @property
+    def wrong(self) -> dict[str, Answer]:
+        """Return the wrong answers of all properties by what is wrong with them."""
+        return {said: answer for prop in self.properties for said, answer in prop.wrong.items()}
+
+    @property
+    def right(self) -> Answer | None:
+        """Return the right answer of the first property that has one."""
+        return next((prop.right for prop in self.properties if prop.right), None)
 
     @property
     def points(self) -> int:
@@ -147,7 +175,7 @@ def case(what: str) -> Iterator[None]:
     try:
         yield
     except Mistake as mistake:
-        raise Mistake(f"{what}: {mistake}") from None
+        raise Mistake(f"{what}: {mistake.text}", mistake.guess) from None
     except Exception as error:
         error.add_note(f"on the example {what}")
         raise
@@ -214,12 +242,70 @@ def is_ours(error: Exception, task: CourseTask, answer: Answer) -> bool:
                            or isinstance(error, OSError) and error.errno in MACHINE)
 
 
+class Calls:
+    """An answer that notes the arguments and the outcome of each call."""
+
+    def __init__(self, answer: Answer, drive: Callable[[Answer], Answer]) -> None:
+        self.answer, self.noted = drive(answer), list[tuple[tuple[Any, ...], Any]]()
+        if hasattr(answer, "forget"):
+            self.forget = answer.forget
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the answer."""
+        kept = copied(args)
+        self.noted.append((kept, got := outcome(self.answer, args)))
+        if isinstance(got, Exception):
+            raise got
+        return got
+
+
+def copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a copy of arguments, into which an answer may write."""
+    try:
+        return deepcopy(args)
+    except (TypeError, RuntimeError):  # such as an open file, or a tensor with a gradient
+        return args
+
+
+def outcome(answer: Answer, args: tuple[Any, ...]) -> Any:
+    """Return what an answer returns, or the exception that it raises."""
+    try:
+        return answer(*args)
+    except Exception as error:
+        return error
+
+
+def explained(task: CourseTask, prop: Property, calls: Calls, mistake: Mistake) -> str:
+    """Return a message, ending with the sentence of the wrong answer that does the same.
+
+    It must do the same in every call, and in one of them something else than the right answer.
+    """
+    from cca_lab.course.compare import alike
+
+    for said, wrong in (prop.wrong | task.wrong).items():
+        if said in mistake.text:
+            break
+        differs = False
+        for args, got in calls.noted:
+            other = outcome(task.drive(wrong), copied(args))
+            if not alike(got, other, prop.tolerance):
+                break
+            right = prop.right or task.right
+            differs = differs or right is None or not alike(
+                other, outcome(right, copied(args)), prop.tolerance)
+        else:
+            if differs:
+                return f"{mistake.text}. This is what comes out when {said}"
+    return str(mistake)
+
+
 def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
            shown: bool = True) -> Mark:
+    calls = Calls(answer, task.drive)
     try:
-        share = prop.check(answer, draw)
+        share = prop.check(calls if task.wrong else calls.answer, draw)
     except Mistake as mistake:
-        return Mark(prop, 0.0, clean(str(mistake), 1200), shown)
+        return Mark(prop, 0.0, clean(explained(task, prop, calls, mistake), 1200), shown)
     except GraderError:
         raise
     except NotImplementedError as error:
@@ -227,8 +313,8 @@ def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
     except Exception as error:  # the answer's own, or ours
         if is_ours(error, task, answer):
             raise GraderError(f"{task.id}: {type(error).__name__}: {error}") from error
-        return Mark(prop, 0.0, clean(f"{task.answer} raised {type(error).__name__}: {error}"),
-                    shown, error)
+        raised = Mistake(clean(f"{task.answer} raised {type(error).__name__}: {error}"))
+        return Mark(prop, 0.0, clean(explained(task, prop, calls, raised), 1200), shown, error)
     if share is None:
         return Mark(prop, float(prop.points))
     return Mark(prop, round(prop.points * min(max(share.earned, 0.0), 1.0), 2),

@@ -7,32 +7,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cca_lab.theory.claim import (
-    Claim,
-    Hypothesis,
-    Judgement,
-    Outcome,
-    Subjects,
-    contradictions,
-    judge,
-)
+from cca_lab.theory.claim import Claim, Subjects, contradictions, judge
 
 WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
-    "sparsity": ("theorem1", "bounds", "limit", "meaning"),
-    "noise": ("weight", "models", "output"),
-    "conditioning": ("spectrum", "descent"),
-    "reachability": ("indices", "floats", "rope", "depth"),
+    "sparsity": ("theorem1", "limit", "meaning"),
+    "noise": ("models", "output"),
+    "conditioning": ("spectrum",),
+    "reachability": ("indices", "floats", "depth"),
     "causality": ("masks", "dga", "focal", "lococo"),
     "compression": ("convolution", "memory"),
-    "cost": ("pairs", "dga", "prefill"),
+    "cost": ("pairs", "dga"),
 }
-TEXTS = ("paper", "place", "reading", "proof", "repair",
-         "hypothesis", "assumed")  # the last two say one thing
+TEXTS = ("paper", "place", "reading", "repair", "hypothesis", "assumed")
 FIELDS: dict[str, Any] = {  # the type of each field in TOML
-    **dict.fromkeys((*TEXTS, "example"), str),
-    "quote": (str, list), "sides": list, "models": dict, "slip": bool,
+    **dict.fromkeys(TEXTS, str), "quote": (str, list), "sides": list, "models": dict,
 }
 
 
@@ -73,25 +63,18 @@ def subjects() -> dict[str, Subjects]:
 
 
 def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
-    """Return a claim of its table in TOML, with white space collapsed but in examples, and code."""
-    texts = {field: one_line(facts.get(field, "")) for field in TEXTS}
+    """Return a claim of its table in TOML, with white space collapsed, and its code."""
     quote = facts.get("quote", [])
     models, sides = facts.get("models", {}), facts.get("sides", [])
-    said = len(models), len(sides), "hypothesis" in facts
-    if said != (len(code.models), len(code.sides), code.within is not None):
-        raise ValueError(f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis "
-                         f"{texts['hypothesis']!r} in words are not those of its check; give each "
-                         "its subject")
-    hypothesis = None
-    if code.within:
-        hypothesis = Hypothesis(texts["hypothesis"], code.within, texts["assumed"])
+    if (len(models), len(sides)) != (len(code.models), len(code.sides)):
+        raise ValueError(f"{name}: the models or sides are not those of its check")
     accepted = zip(models.items(), code.models, strict=True)
     return Claim(id=name, quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)),
                  check=code.check, printed=code.printed, corrected=code.corrected,
-                 hypothesis=hypothesis, machine=code.machine, slip=facts.get("slip", False),
+                 within=code.within, machine=code.machine,
                  models={model: (subject, wanted) for (model, wanted), subject in accepted},
-                 sides=dict(zip(sides, code.sides, strict=True)), example=facts.get("example", ""),
-                 **{field: texts[field] for field in TEXTS[:-2]})
+                 sides=dict(zip(sides, code.sides, strict=True)),
+                 **{field: one_line(facts.get(field, "")) for field in TEXTS})
 
 
 def one_line(text: str) -> str:
@@ -108,55 +91,37 @@ def collect() -> tuple[Claim, ...]:
     return tuple(joined(name, facts, subjects()[name]) for name, facts in words().items())
 
 
-def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:
+def select(ids: Sequence[str]) -> tuple[Claim, ...]:
     """Return the claims with these ids, all for none; ValueError for an id of no claim."""
-    claims = collect() if claims is None else claims
-    known = {claim.id: claim for claim in claims}
+    known = {claim.id: claim for claim in collect()}
     unknown = [name for name in ids if name not in known]
     if unknown:
         raise ValueError(f"claim: got {', '.join(unknown)}, wanted one of {', '.join(known)}")
-    return tuple(known[name] for name in ids) if ids else tuple(claims)
+    return tuple(known[name] for name in ids or known)
 
 
 def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None = None, *,
         prove: bool = True) -> list[dict[str, Any]]:
-    """Judge claims, as in `judge`, and return their records.
+    """Judge claims, as in `judge`, and return a record of each: its words, and what was found.
 
-    `progress` is called with the number of claims that are done and the id of the next one.
+    "evidence" is what the check saw of the printed statement, "findings" all that it saw, and
+    "contradictions" says where that is not what the label declares. `progress` is called with the
+    number of claims that are done and the id of the next one.
     """
-    records = []
-    for done, claim in enumerate(claims):
+    records: list[dict[str, Any]] = []
+    for claim in claims:
         if progress:
-            progress(done, claim.id)
-        records.append(record(claim, judge(claim, prove=prove)))
+            progress(len(records), claim.id)
+        found = judge(claim, prove=prove)
+        records.append({field: getattr(claim, field) for field in ("id", *TEXTS, "quote")} | {
+            "verdict": claim.verdict.value, "evidence": found[0].outcome.evidence,
+            "findings": {finding.what: finding.outcome.evidence for finding in found},
+            "contradictions": list(contradictions(found))})
     if progress:
-        progress(len(claims), "")
+        progress(len(records), "")
     return records
 
 
-def record(claim: Claim, judgement: Judgement) -> dict[str, Any]:
-    """Return what is shown of a claim: its words, and what its check found.
-
-    "contradictions" says where the outcomes are not what the label declares.
-    """
-    models = {name: {"accepted": outcome.holds, "evidence": outcome.evidence}
-              for name, outcome in judgement.models.items()}
-    return {"id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(claim.quotes),
-            "reading": claim.reading, "verdict": claim.verdict.value, "slip": claim.slip,
-            "evidence": judgement.printed.evidence,
-            "hypothesis": claim.hypothesis.words if claim.hypothesis else None,
-            "assumed": claim.hypothesis.assumed if claim.hypothesis else None,
-            "inside": _evidence(judgement.inside), "models": models,
-            "sides": {name: outcome.evidence for name, outcome in judgement.sides.items()},
-            "repair": claim.repair, "corrected": _evidence(judgement.corrected),
-            "machine": _evidence(judgement.machine), "proof": claim.proof,
-            "example": claim.example, "contradictions": list(contradictions(claim, judgement))}
-
-
-def _evidence(outcome: Outcome | None) -> str | None:
-    return None if outcome is None else outcome.evidence
-
-
-def failures(records: Iterable[dict[str, Any]]) -> list[str]:
+def failures(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the ids whose findings contradict the published label."""
     return [record["id"] for record in records if record["contradictions"]]

@@ -1,9 +1,9 @@
 """Numbers that the papers print, and the relation between them that the papers state.
 
 The rows stand in `numbers.toml`. Scores that are compared with others are "ours / theirs", and one
-number on the left is compared with each on the right. One rule of rounding holds for all rows: a
-printed number is right if it is the exact one rounded at its last digit, a half either way, or cut
-there. So 104.86 may be printed as 104 or 105, and 35.53 as 35 or 36. Sums are not rounded.
+number on the left is compared with each on the right. A printed number is right if it is the exact
+one rounded at its last digit, a half either way, or cut there: 104.86 may be printed as 104 or 105.
+Reductions in percent, whose columns round, are not cut, and sums are neither.
 """
 
 import tomllib
@@ -35,10 +35,10 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """Yield all rows of the table, without the slips, which are words."""
+    """Yield all rows of the table."""
     for paper, relations in TABLE.items():
         for relation, places in relations.items():
-            for place, row in places.items() if relation in RELATIONS else ():
+            for place, row in places.items():
                 numbers, *instead = [row] if isinstance(row, str) else row
                 yield Row(paper, relation, place, numbers, "".join(instead))
 
@@ -63,6 +63,11 @@ def _ends(printed: str) -> tuple[Fraction, Fraction]:
 def _follows(formula: Callable[..., Fraction]) -> Callable[[Sequence[str]], bool]:
     """Return the relation "the last number is what the formula makes of the others"."""
     return lambda printed: right(formula(*map(Fraction, printed[:-1])), printed[-1])
+
+
+def _is_rounded(exact: Fraction, printed: str) -> bool:
+    low, end = _ends(printed)
+    return low <= exact <= Fraction(printed) + (Fraction(printed) - low)
 
 
 def _is_sum(printed: Sequence[str]) -> bool:
@@ -91,7 +96,8 @@ RELATIONS: dict[str, Callable[..., bool]] = {
     "sum": _is_sum,
     "product": _follows(lambda *numbers: prod(numbers, start=Fraction(1))),
     "quotient": _follows(lambda before, after: before / after),
-    "reduction": _follows(lambda before, after: 100 * (1 - after / before)),  # in percent
+    "reduction": lambda printed: _is_rounded(
+        100 * (1 - Fraction(printed[1]) / Fraction(printed[0])), printed[-1]),  # in percent
     "same": _same,
     "above": lambda ours, theirs: all(lead >= 0 for lead in _leads(ours, theirs)),
     "below": lambda ours, theirs: all(lead <= 0 for lead in _leads(ours, theirs)),

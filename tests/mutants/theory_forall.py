@@ -1,15 +1,15 @@
-"""Slips in the lab's index arithmetic, one line each: the proof named beside it must fail."""
+"""Slips in the lab's index arithmetic, one line each, and statements that say less than holds."""
 
 import importlib
 import inspect
 import linecache
 import textwrap
-from dataclasses import dataclass
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from cca_lab.theory.forall.core import Theorem
+
 INDICES, INTERVALS = "cca_lab.mechanisms.indices.", "cca_lab.attention.intervals."
-KERNELS = "cca_lab.attention.kernels."
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,30 @@ class Slip:
     def made(self) -> Any:
         """Return the function with the slip, in the module of the right one."""
         owner, name = self.place
-        function = getattr(owner, name)
-        compiled = hasattr(function, "fn")  # a kernel
-        function = function.fn if compiled else inspect.unwrap(function)
-        source = textwrap.dedent(inspect.getsource(function))
-        source = source[source.index("def ") :]
-        assert source.count(self.right) == 1, f"{self.function}: {self.right!r} not once"
-        source = source.replace(self.right, self.wrong)
-        file = f"<{self.function}, {self.wrong}>"
-        linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-        names: dict[str, Any] = {}
-        exec(compile(source, file, "exec"), function.__globals__, names)
-        return SimpleNamespace(fn=names[name]) if compiled else names[name]
+        return changed(getattr(owner, name), self.right, self.wrong)
+
+
+def changed(function: Any, right: str, wrong: str) -> Any:
+    """Return a function with one piece of its source in place of another, which occurs once."""
+    function = inspect.unwrap(function)
+    source = textwrap.dedent(inspect.getsource(function))
+    source = source[source.index("def ") :]
+    assert source.count(right) == 1, f"{function.__name__}: {right!r} not once"
+    source = source.replace(right, wrong)
+    file = f"<{function.__name__}, {wrong}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    names: dict[str, Any] = {}
+    exec(compile(source, file, "exec"), function.__globals__, names)
+    return names[function.__name__]
+
+
+def weaker(theorem: Theorem, right: str, wrong: str) -> Theorem:
+    """Return a theorem with another piece in the one of its statements that has this one."""
+    given = [right in inspect.getsource(statement) for statement in theorem.statements]
+    assert sum(given) == 1, f"{theorem.name}: {right!r} not in one statement"
+    return replace(theorem, statements=[
+        changed(statement, right, wrong) if has else statement
+        for statement, has in zip(theorem.statements, given, strict=True)])
 
 
 SLIPS = {
@@ -58,9 +70,8 @@ SLIPS = {
         "CCA's window", f"{INDICES}cca_columns", "core_count(row + 1,", "core_count(row + 2,"),
     "a window one token shorter": Slip(
         "CCA's window", f"{INDICES}core_count", "length - window)", "length - window + 1)"),
-    "two cores at a time": Slip("CCA's cores", f"{INDICES}core_count", "// group", "// group * 2"),
     "a chunk that forgets what was dropped": Slip(
-        "CCA's chunks", f"{INDICES}raw_column", " - first_raw(start, group, window)", ""),
+        "CCA's cache", f"{INDICES}raw_column", " - first_raw(start, group, window)", ""),
     "raw tokens of the row before": Slip(
         "CCA's entries", f"{INDICES}first_raw", "core_count(row + 1,", "core_count(row,"),
     "one token too many": Slip(
@@ -69,8 +80,6 @@ SLIPS = {
         "CCA's entries", f"{INDICES}cca_entries", "first_raw(length,", "first_raw(length - 1,"),
     "a sum that leaves out its last term": Slip(
         "CCA's pairs", f"{INDICES}cca_pairs", "a * (b + 1)", "a * b"),
-    "a row that sees its successor": Slip("intervals of CCA are accepted", f"{INDICES}cca_columns",
-                                          "raw + row + 1)", "raw + row + 2)"),
     "a sink that counts as the first token of a group": Slip(
         "CCA behind sinks", f"{INDICES}behind_sinks", "tokens - sinks,", "tokens - sinks + 1,"),
     "groups that begin at token 0, so that sinks are read twice": Slip(
@@ -78,81 +87,10 @@ SLIPS = {
         "row,"),
     "a sink that does not see itself": Slip(
         "CCA behind sinks", f"{INDICES}cca_sink_columns", "minimum(row + 1,", "minimum(row,"),
-    "sinks that stand where the cores are": Slip(
-        "intervals of CCA behind sinks are accepted", f"{INDICES}cca_sink_columns",
-        "(count, count + minimum(row + 1, sinks))", "(0, minimum(row + 1, sinks))"),
-    "a check that refuses empty intervals": Slip(
-        "intervals of CCA are accepted", f"{INTERVALS}is_reversed", "start > end", "start >= end"),
-    "a check that refuses the last column": Slip(
-        "causal intervals are accepted", f"{INTERVALS}is_outside", "end > columns",
-        "end >= columns"),
-    "a check that wants two columns": Slip("causal intervals are accepted", f"{INTERVALS}is_empty",
-                                           "end <= start", "end <= start + 1"),
-    "a check that refuses neighbours": Slip(
-        "intervals of sinks are accepted", f"{INTERVALS}overlap",
-        "interval[0] < other[1]) & (other[0] < interval[1])",
-        "interval[0] <= other[1]) & (other[0] <= interval[1])"),
-    "a check that refuses the same start": Slip(
-        "intervals of CCA are accepted", f"{INTERVALS}moves_back", "after[0] < before[0]",
-        "after[0] <= before[0]"),
-    "rows that do not see themselves": Slip(
-        "causal intervals are accepted", f"{INTERVALS}causal_end", "row + 1", "row"),
-    "rows that see their successors": Slip(
-        "causal intervals", f"{INTERVALS}causal_end", "row + 1", "row + 2"),
-    "a sink that is counted twice": Slip(
-        "intervals of sinks are accepted", f"{INDICES}sink_columns", "minimum(start, sinks)",
-        "start + sinks"),
-    "a token that is neither near nor a sink": Slip(
-        "sinks and nearest tokens", f"{INDICES}sink_columns", "row + 1 - near", "row + 2 - near"),
-    "a shift that is added after rounding": Slip(
-        "intervals of LongLoRA are accepted", f"{INDICES}block_columns", "(row - shift) //",
-        "row //"),
-    "rounding to the next border": Slip(
-        "LongLoRA's blocks", f"{INDICES}block_columns", "(row - shift) //", "(row - shift + 1) //"),
-    "the first half of the heads shifted": Slip(
-        "LongLoRA's blocks", f"{INDICES}head_shift", "2 * head >= heads", "2 * head < heads"),
-    "the column on a border is left out": Slip(
-        "rows of a column", f"{KERNELS}interval.limits_of_block", "first + 1", "first"),
-    "a block's first column for its last": Slip(
-        "rows of a column", f"{KERNELS}interval.limits_of_block", "minimum(first + block, columns)",
-        "first + 1"),
-    "the first row's start for all rows": Slip(
-        "phases of the kernels", f"{KERNELS}interval_forward.span_of_rows",
-        "inner_low = tl.load(BOUNDS + row_last)", "inner_low = tl.load(BOUNDS + row_first)"),
-    "an interior block that is not whole": Slip(
-        "phases of the kernels", f"{KERNELS}interval_forward.split_phases", ") // BLOCK",
-        ") // BLOCK + 1"),
-    "a tile beyond the last column": Slip("widened tiles", "cca_lab.attention.plan._widen",
-                                          "min(left + columns, limit)", "left + columns"),
     "the row's own focal token left out": Slip("DGA's cover", f"{INDICES}prompt_columns",
                                                "return (0, kept),", "return (0, kept - is_focal),"),
     "a group before its last token": Slip(
         "DGA's cover", f"{INDICES}prompt_columns", "(others - (1 - is_focal))", "(others + 1)"),
-    "raw tokens of two groups": Slip("DGA's intervals are accepted", f"{INDICES}prompt_columns",
-                                     "(raw + group * closed,", "(raw + group * (closed + 1),"),
-    "the next block, one row early": Slip("DGA's columns by blocks", f"{INDICES}blocks_columns",
-                                          "row // block,", "(row + 1) // block,"),
-    "the last row's block divided": Slip("DGA's columns by blocks", f"{INDICES}blocks_before",
-                                         "(length - 1) // block", "length // block"),
-    "a group in the row of its last token": Slip(
-        "DGA's specification", "cca_lab.mechanisms.dga.mechanism.row_reads", "members[-1] < i]",
-        "members[-1] <= i]"),
-    "leftovers that stay in no group": Slip(
-        "DGA's leftovers", f"{INDICES}focal_count", "return count + (span - count) % group",
-        "return count"),
-    "m' rounded down": Slip(
-        "DGA's m'", f"{INDICES}decode_span", "-(-11 * group // 10)", "11 * group // 10"),
-    "a stretch without its group": Slip(
-        "DGA's entries", f"{INDICES}divided_tokens", "focal + (span - focal) // group", "focal"),
-    "the open stretch divided too": Slip(
-        "DGA's entries", f"{INDICES}dga_entries", "times * divided", "(times + 1) * divided"),
-    "segments with a gap": Slip(
-        "LoCoCo's segments", f"{INDICES}segment_end", "start + size", "start + size + 1"),
-    "two sizes of segments": Slip(
-        "LoCoCo's segments", "cca_lab.mechanisms.lococo.segments.sizes_of", "else [segment]",
-        "else [segment, segment + 1]"),
-    "the size before the last": Slip(
-        "LoCoCo's segments", f"{INDICES}segment_size", "len(sizes) - 1)]", "len(sizes) - 1)] - 1"),
     "a compression one column early": Slip(
         "LoCoCo's compressions", f"{INDICES}compresses", "columns > slots", "columns >= slots"),
     "slots that are forgotten": Slip(
@@ -163,16 +101,11 @@ SLIPS = {
     "a memory of one column more": Slip(
         "LoCoCo's compressions", f"{INDICES}held_columns", "segment, slots)",
         "segment, slots + 1)"),
-    "the compression in the row after its border": Slip(
-        "LoCoCo's rows", f"{INDICES}has_passed", "row >= border", "row > border"),
-    "slots of the next compression": Slip(
-        "LoCoCo's intervals are accepted", f"{INDICES}memory_columns", "count * slots), (raw",
-        "(count + 1) * slots), (raw"),
     "a segment that is closed one token late": Slip(
-        "LoCoCo's entries", f"{INDICES}lococo_entries", "divmod(length, segment)",
+        "LoCoCo's cache", f"{INDICES}lococo_entries", "divmod(length, segment)",
         "divmod(length - 1, segment)"),
-    "a peak without the slots": Slip("LoCoCo's entries", f"{INDICES}lococo_peak",
-                                     "slots + segment", "segment"),
+    "a peak without the slots": Slip(
+        "LoCoCo's cache", f"{INDICES}lococo_peak", "slots + segment", "segment"),
     "raw tokens kept for the last row, not the next": Slip(
         "CCA's cache", f"{INDICES}cca_step", "first_raw(stop, group", "first_raw(stop + 1, group"),
     "groups that end in the chunk, without their beginning": Slip(
@@ -183,6 +116,8 @@ SLIPS = {
         "CCA's cache", f"{INDICES}cca_step", "core_count(stop,", "core_count(stop + 1,"),
     "raw tokens evicted twice": Slip(
         "CCA's cache", f"{INDICES}cca_step", "window) - first)", "window))"),
+    "a token that is neither near nor a sink": Slip(
+        "StreamingLLM's cache", f"{INDICES}sink_columns", "row + 1 - near", "row + 2 - near"),
     "dropped tokens still counted": Slip(
         "StreamingLLM's cache", f"{INDICES}sink_dropped", "sink_entries(length, sinks, recent)",
         "sink_entries(length, 0, recent)"),
@@ -198,8 +133,6 @@ SLIPS = {
                                            "closed_groups(row, group) * group", "(row + 1)"),
     "unread, counted from the row": Slip(
         "DeepSeek-V4's reads", f"{INDICES}unread", "row + 1 - window", "row - window"),
-    "entries of a chunk that begin after its own tokens alone": Slip(
-        "DeepSeek-V4's chunks", f"{INDICES}entry_columns", "kept + length\n", "length\n"),
     "a chunk that ends after its segment": Slip(
         "LoCoCo's cache", f"{INDICES}fill", "min(left, size - filled)", "left"),
     "a segment that closes one token early": Slip(
@@ -212,9 +145,35 @@ SLIPS = {
         "DGA's cache", f"{INTERVALS}causal_end", "row + 1", "row"),
     "no focal token among those generated": Slip(
         "DGA's cache", f"{INDICES}decode_focal", "- group", "- group - 1"),
+    "m' rounded down": Slip(
+        "DGA's cache", f"{INDICES}decode_span", "-(-11 * group // 10)", "11 * group // 10"),
+    "the open stretch divided too": Slip(
+        "DGA's cache", f"{INDICES}dga_entries", "times * divided", "(times + 1) * divided"),
     "a group that is not kept": Slip(
         "DGA's cache", f"{INDICES}divided_tokens", "// group", "// group - 1"),
 }
+
+# theorem, what it says, and what it could say instead and still be true
+WEAKER = [
+    ("CCA's window", "cores.most_raw(g, s)", "s + g"),
+    ("CCA's window", "some(s <= raw, i + 1 <= raw)", "some(s - 1 <= raw, i + 1 <= raw)"),
+    ("CCA's window", "g * n + s <= i + 1", "g * n + s <= i + 2"),
+    ("CCA's entries", "cores.most_kept(g, s)", "s + g"),
+    ("CCA's entries", "0 <= raw", "0 <= raw + 1"),
+    ("CCA's pairs", "2 * g * pairs <= most", "2 * g * pairs <= most + 1"),
+    ("CCA's cache", "step.earlier < g", "step.earlier <= g"),
+    ("CCA's cache", "n <= step.cores", "n <= step.cores + 1"),
+    ("DGA's cover", "raw[1] - raw[0] <= m", "raw[1] - raw[0] <= m + 1"),
+    ("LoCoCo's compressions", "held <= M", "~(held > M + 1)"),
+    ("LoCoCo's cache", "columns <= indices", "columns <= 1 + indices"),
+    ("StreamingLLM's cache", "dropped >= 0", "dropped >= -1"),
+]
+# theorem, what it assumes, and what it could assume besides
+NARROWER = [
+    ("CCA's cover", "positive(L, g, s)", "positive(L, g, s, s - g + 1)"),
+    ("CCA's entries", "positive(L, g, s)", "positive(L, g, s, g - s)"),
+    ("LoCoCo's cache", "positive(left, M, B)", "positive(left, M, B, M - B)"),
+]
 
 STATES = "cca_lab.mechanisms."
 # Of a cache's tensors, which follow the integers: text in chunks must not equal the whole.

@@ -1,26 +1,14 @@
-"""DGA and LoCoCo, read literally and repaired: masks, groups, focal tokens, segments."""
+"""DGA, read literally and repaired: masks, groups, focal tokens."""
 
 from fractions import Fraction
-from itertools import product
 
 import pytest
 import torch
 
 from cca_lab.mechanisms import DGA, full
-from cca_lab.theory import ledger
-from cca_lab.theory.causality import dga, focal, lococo
+from cca_lab.theory.causality import dga, focal
 from cca_lab.theory.causality import masks as causality
 from cca_lab.theory.forall import papers
-from tests.mutants import theory_causality as wrong
-
-CLAIMS = {claim.id: claim for claim in ledger.collect()}
-
-
-@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN,
-                         ids=lambda x: getattr(x, "__name__", None))
-def test_more_wrong_subjects_are_refuted(name, subject):
-    assert not CLAIMS[name].check(subject).holds
-
 
 # ---------------------------------------------------------------- the mask
 
@@ -30,15 +18,6 @@ def test_three_masks_by_hand():
     assert causality.mask_before(scores, visible) == [1, 0, 0, 0]
     assert causality.mask_after(scores, visible) == [Fraction(1, 4), 0, 0, 0]
     assert sum(causality.mask_times(scores, visible)[1:]) == Fraction(3, 4)
-
-
-def test_the_leak_has_the_stated_size():
-    """h / (h + sum of 2^s over visible s), for h hidden tokens."""
-    for scores, hidden in product(([2], [-1, 3], [0, 0, 1]), range(4)):
-        weights = causality.mask_times([*scores, *[5] * hidden],
-                                       [True] * len(scores) + [False] * hidden)
-        stated = hidden / (hidden + sum(Fraction(2) ** score for score in scores))
-        assert sum(weights[len(scores):], Fraction(0)) == stated
 
 
 def test_dividing_by_the_row_sum_repairs_eq_13():
@@ -128,53 +107,6 @@ def test_uniform_attention_scores_by_hand():
     assert focal.rescaled_mean(weights) == [1, 1, 1]
 
 
-def test_the_norm_of_sampled_rows_is_the_number_of_samples_that_see_the_token():
-    """Eq. 17's sample has fewer rows than L - i + 1: what is needed is the non-zero count."""
-    weights = focal.uniform_attention(6)
-    sample = [weights[j] for j in (1, 3, 5)]
-    counts = [sum(row[t] != 0 for row in sample) for t in range(6)]
-    assert counts == [3, 3, 2, 2, 1, 1] != [focal.printed_norm(i, 6) for i in range(1, 7)]
-
-
-def test_eq_16_takes_the_first_tokens_where_no_token_is_special():
-    assert focal.focal_thirds(rescale=False)[0] > 0.99
-    first, _, last = focal.focal_thirds(rescale=True)
-    assert last > first > 0
-
-
-# ---------------------------------------------------------------- LoCoCo
-
-def test_a_row_of_fair_signs_dies_with_probability_two_to_the_minus_count():
-    def is_dead(signs):
-        try:
-            return not wrong.relu_ratio(signs)
-        except ZeroDivisionError:
-            return True
-
-    for count in (1, 2, 3, 5):
-        assert sum(map(is_dead, product((-1, 1), repeat=count))) == 1
-
-
-def test_eq_7_by_hand():
-    assert lococo.ratio([2, -1]) == [2, -1]
-    with pytest.raises(ZeroDivisionError):
-        lococo.ratio([1, -1])
-
-
-def test_segments_as_printed_are_right_for_blocks_of_one_only():
-    for block in range(1, 5):
-        ends = [lococo.printed_segment(n, block) for n in (1, 2)]
-        assert (ends == [(1, block), (block + 1, 2 * block)]) == (block == 1)
-
-
-def test_the_first_compression_of_the_paper_s_sizes():
-    """M = 128, B = 512 finds an empty cache; M = 512 is full, as with one token at a time."""
-    seen = {sizes: lococo.check_columns(lococo.all_slots, within=sizes.__eq__)
-            for sizes in ((128, 512), (512, 512), (128, 1))}
-    assert [outcome.holds for outcome in seen.values()] == [False, True, True]
-    assert seen[128, 512].numbers == {"columns": 512, "claimed": 640}
-
-
 # ---------------------------------------------------------------- for all integers
 
 @pytest.mark.parametrize("prove, right, slip, smallest", [
@@ -182,8 +114,6 @@ def test_the_first_compression_of_the_paper_s_sizes():
      (dga.any_member, dga.minus), {"i": 0, "t": 1, "first": 0, "last": 1}),
     (papers.one_open_group, dga.columns_of_group, lambda z, m: (z * m, z * m + m),
      {"z": 0, "other": 1, "m": 1}),
-    (papers.segments_cut, lococo.exact_segment, lococo.printed_segment, {"t": 1}),
-    (papers.segments_cut, lococo.exact_segment, wrong.segments_from_zero, {"t": 0}),
 ])
 def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(
         prove, right, slip, smallest):

@@ -3,21 +3,21 @@
 import importlib
 import subprocess
 import sys
-from collections import defaultdict
 from functools import cache
 from inspect import unwrap
-from itertools import product
+from itertools import combinations, product
 from unittest.mock import patch
 
 import pytest
 import torch
 
 from cca_lab.mechanisms import indices
-from cca_lab.theory.forall import report
-from cca_lab.theory.forall.core import Obligation, Theorem, demand, prove, smallest
+from cca_lab.theory.forall import papers, report
+from cca_lab.theory.forall.core import Obligation, Theorem, _variables, demand, prove
 from cca_lab.theory.forall.terms import (
     Symbol,
     Truth,
+    answered,
     assume,
     divided_by,
     every,
@@ -28,30 +28,25 @@ from cca_lab.theory.forall.terms import (
     some,
     where,
 )
-from tests.mutants.theory_forall import SLIPS, TENSOR_SLIPS
+from tests.mutants.theory_forall import NARROWER, SLIPS, TENSOR_SLIPS, WEAKER, weaker
 
 z3 = pytest.importorskip("z3")
 THEOREMS = {theorem.name: theorem for theorem in report.THEOREMS}
 RUN = {name for theorem in report.THEOREMS for name in theorem.runs}
+SIZES = {"g", "s", "S", "m", "M", "B", "sinks", "recent", "chunk", "floor", "share"}
 SMALL = {"cca": {"group": 4, "window": 6},  # caches of a few tokens
          "streaming_llm": {"sinks": 2, "recent": 5, "positions": "original"},
          "lococo": {"slots": 2, "sinks": 1, "heavy": 1, "segment": 4},
          "dga": {"group": 2, "choose": "blocks", "block": 7}}
 
 
-def needs(theorem: Theorem) -> None:
-    if any(".kernels." in name for name in theorem.runs):
-        pytest.importorskip("triton")
-
-
 @cache
 def obligations(name: str) -> list[Obligation]:
-    needs(THEOREMS[name])
     return list(THEOREMS[name].obligations())
 
 
 def test_none_of_the_statements_is_missing():
-    assert len(THEOREMS) == len(report.THEOREMS) == 38 and len(list(report.printed())) == 2
+    assert len(THEOREMS) == len(report.THEOREMS) == 13
 
 
 @pytest.mark.parametrize("name", THEOREMS)
@@ -60,26 +55,41 @@ def test_a_theorem_is_proved(name):
     assert outcome.holds and outcome.numbers["proved"] >= 1, outcome.evidence
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "right", "wrong"), WEAKER)
+def test_a_bound_that_says_less_than_holds_is_refused(name, right, wrong):
+    outcome = prove(weaker(THEOREMS[name], right, wrong).obligations())
+    assert not outcome.holds and "is never attained" in outcome.evidence
+
+
+def impossible(theorem: Theorem) -> list[str]:
+    """Return the orders of two sizes that no way through a theorem allows: it says nothing then."""
+    ways = [[fact.term for fact in each.hypotheses] for each in theorem.obligations()]
+    present = {str(x) for facts in ways for fact in facts for x in _variables(fact)} & SIZES
+    orders = [order for a, b in combinations(map(z3.Int, sorted(present)), 2)
+              for order in (a < b, a == b, a > b)]
+    return [str(order) for order in orders or [z3.BoolVal(True)]
+            if not any(answered([*facts, order], 10**6) == z3.sat for facts in ways)]
+
+
 @pytest.mark.parametrize("name", THEOREMS)
-def test_what_a_theorem_assumes_is_possible(name):
-    """A contradiction would prove anything, so some numbers must satisfy what is assumed."""
-    possible = defaultdict(bool)
-    for obligation in obligations(name):
-        if not possible[obligation.name]:
-            known = [fact.term for fact in obligation.hypotheses]
-            possible[obligation.name] = smallest(known, z3.BoolVal(False), 10) is not None
-    assert [name for name, way in possible.items() if not way] == []
+def test_a_theorem_assumes_no_order_of_its_sizes(name):
+    """A contradiction would prove anything, and a hypothesis more would be no theorem of ours."""
+    assert impossible(THEOREMS[name]) == []
+
+
+@pytest.mark.parametrize(("name", "right", "wrong"), NARROWER)
+def test_a_hypothesis_more_is_noticed(name, right, wrong):
+    narrower = weaker(THEOREMS[name], right, wrong)
+    assert prove(narrower.obligations()).holds and impossible(narrower)
 
 
 @pytest.mark.parametrize("name", SLIPS)
 def test_a_slip_in_the_code_breaks_its_proof(name):
     slip = SLIPS[name]
-    needs(THEOREMS[slip.theorem])
     assert slip.function in THEOREMS[slip.theorem].runs
     owner, attribute = slip.place
     with patch.object(owner, attribute, slip.made()):
-        assert any(" fails at " in prove([obligation], seconds=10).evidence  # not given up
+        assert any(" fails at " in prove([obligation]).evidence  # not given up
                    for obligation in THEOREMS[slip.theorem].obligations())
 
 
@@ -98,22 +108,15 @@ def test_a_slip_in_a_caches_tensors_shows_in_chunks(name, monkeypatch):
 
 def test_every_function_that_a_theorem_runs_has_a_slip():
     assert RUN == {slip.function for slip in SLIPS.values()}
-
-
-def test_every_theorem_has_a_slip_or_says_that_it_runs_nothing():
-    run = {name for name, theorem in THEOREMS.items() if theorem.runs}
-    assert {slip.theorem for slip in SLIPS.values()} == run
-    assert all(theorem.by_hand for theorem in THEOREMS.values() if not theorem.runs)
+    assert THEOREMS.keys() == {slip.theorem for slip in SLIPS.values()}
 
 
 @pytest.mark.parametrize("theorem", report.THEOREMS, ids=lambda theorem: theorem.name)
 def test_a_theorem_runs_the_functions_that_it_names(theorem):
-    needs(theorem)
     missing = set()  # code of the functions, under their decorators
     for name in theorem.runs:
         module, _, attribute = name.rpartition(".")
-        called = getattr(importlib.import_module(module), attribute)
-        missing.add(unwrap(getattr(called, "fn", called)).__code__)
+        missing.add(unwrap(getattr(importlib.import_module(module), attribute)).__code__)
 
     def note(frame, event, argument):
         if event == "call":
@@ -128,22 +131,11 @@ def test_a_theorem_runs_the_functions_that_it_names(theorem):
     assert not missing
 
 
-def test_every_index_function_is_in_a_theorem_or_a_plain_count():
-    """A new function of `indices` needs a statement; these are sums of functions that have one."""
-    public = {name for name, value in vars(indices).items()
-              if callable(value) and getattr(value, "__module__", "") == indices.__name__}
-    assert public - {name.rpartition(".")[2] for name in RUN} == {"CCAStep", "pooled_groups"}
-
-
 # ----------------------------------------- the functions are the same for numbers, tensors, symbols
 
 ROW = {"core_count": ("i", "g", "s"), "cca_columns": ("i", "j", "g", "s"),
        "behind_sinks": ("i", "j"), "cca_sink_columns": ("i", "j", "k", "g", "s", 2),
-       "sink_columns": ("i", "j", "s", "g"), "block_columns": ("i", "j", "g"),
-       "closed_groups": ("i", "g"), "entry_columns": ("i", "s", "g", "k", "j", "j"),
-       "prompt_columns": ("i", "j", 1, "k", "j", "g"),
-       "blocks_columns": ("i", "k", "j", "g", "s"), "memory_columns": ("i", "j", "k", "g", "s"),
-       "has_passed": ("i", "k"), "head_shift": ("i", "k", "g")}
+       "sink_columns": ("i", "j", "s", "g"), "prompt_columns": ("i", "j", 1, "k", "j", "g")}
 
 
 def flat(value) -> list:
@@ -180,7 +172,7 @@ def test_division_is_pythons_for_positive_divisors():
         def statement(value=value, divisor=divisor):
             return every(x // d == value // divisor, x % d == value % divisor,
                          x // divisor == value // divisor, divmod(x, divisor)[1] == value % divisor,
-                         value // d == value // divisor, divmod(value, d)[1] == value % divisor)
+                         divmod(value, d)[1] == value % divisor)
 
         assert prove(demand("division", [x == value, d == divisor], statement)).holds
 
@@ -202,7 +194,7 @@ def test_a_number_has_one_division():
     known = [d >= 1, x == d * q + r, 0 <= r, r < d]
     wrong = Obligation("another", known, every(x == d * (q + 1) + r - d))
     assert prove([wrong]).holds
-    assert prove(demand("one division", known, lambda: every(x // d == q, x % d == r))).holds
+    assert prove(demand("one division", known, lambda: lemma(x // d == q) or x % d == r)).holds
 
     def used():
         assume(*known)
@@ -217,19 +209,19 @@ def test_a_number_has_one_division():
 def test_the_counterexample_is_the_smallest():
     from cca_lab.theory.reachability.indices import printed_cover, reads
 
-    finding = report.papers.read_once(printed_cover)
+    finding = papers.read_once(printed_cover)
     values = {name: finding.numbers[name] for name in "igst"}
     wrong = [(i + g + s + t, g, i, s, t) for i, g, s, t in product(range(1, 6), repeat=4)
              if t <= i and reads(printed_cover, i, g, s, t) != 1]
     assert not finding.holds
     assert (sum(values.values()), *(values[name] for name in "gist")) == min(wrong)
-    assert finding == report.papers.read_once(printed_cover)  # the same words again
+    assert finding == papers.read_once(printed_cover)  # the same words again
 
 
 def test_a_statement_that_no_small_number_refutes_is_undecided():
     x, y = integers("x y")
     fermat = Obligation("Fermat", [x >= 1, y >= 1], x * x * x + y * y * y != 4104 * 4104 * 4104)
-    finding = prove([fermat], seconds=0.2)
+    finding = prove([fermat], steps=10**5)
     assert not finding.holds and finding.evidence.startswith("undecided: Fermat")
 
 
@@ -275,19 +267,15 @@ def test_symbols_are_numbers_of_one_kind():
                                                  (x > 0) * x >= 0, some(x > 0, x <= 0)))]).holds
     with pytest.raises(TypeError, match="symbols stand for integers"):
         where(x > 0, 0.5, 1)
-    with pytest.raises(TypeError, match="no single number"):
+    with pytest.raises(TypeError):
         range(x)
     assert isinstance(x, Symbol) and isinstance(x > 0, Truth)
 
 
-def test_the_report_has_what_a_page_needs():
-    some_theorems = tuple(THEOREMS[name] for name in ("CCA's cover", "DGA's cover by blocks"))
-    with patch.object(report, "THEOREMS", some_theorems):
-        rows = list(report.proofs())
-    assert [row.name for row in rows[:2]] == ["CCA's cover", "DGA's cover by blocks"]
-    assert all(row.says and row.seconds > 0 and (row.runs or row.by_hand) for row in rows)
-    assert [row.finding.holds for row in rows] == [True, True, False, False]
-    assert "fails at g = 1, i = 2, s = 1, t = 1" in rows[2].finding.evidence
+def test_the_report_has_every_theorem_s_finding():
+    with patch.object(report, "THEOREMS", (THEOREMS["CCA's cover"],)):
+        (row,) = report.proofs()
+    assert row.name == "CCA's cover" and row.finding.holds
 
 
 def test_without_the_solver_the_extra_is_named():

@@ -9,7 +9,7 @@ import sympy
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
 from cca_lab.theory.noise import weight as noise
-from tests.mutants import theory_noise as wrong
+from tests.mutants import theory_dga as wrong
 
 
 def test_a_softmax_of_two_by_hand():
@@ -18,18 +18,6 @@ def test_a_softmax_of_two_by_hand():
     series = noise.softmax_series(half, 0)
     assert series[1] == {(1, 0): Fraction(1, 4), (0, 1): Fraction(-1, 4)} and series[2] == {}
     assert noise.variance_terms(half, 0) == (Fraction(1, 8), Fraction(-1, 8))
-
-
-@pytest.mark.parametrize("weights", noise.CASES, ids=str)
-def test_bias_equals_the_series_and_changes_the_weights_without_changing_their_sum(weights):
-    biases = [noise.bias(weights, j) for j in range(len(weights))]
-    assert biases == [noise.bias_term(weights, j) for j in range(len(weights))]
-    assert sum(biases) == 0
-    assert biases[int(np.argmax(weights))] <= 0 <= biases[int(np.argmin(weights))]
-
-
-def test_gaussian_moments():
-    assert noise.expectation({(4, 2): Fraction(1), (1, 1): Fraction(7)}) == 3
 
 
 def test_weights_that_are_no_distribution_are_refused():
@@ -51,17 +39,6 @@ def test_where_first_order_is_five_per_cent_off(shares):
     assert abs(measured.value / (first * sigma**2) - 1) == pytest.approx(0.05, abs=0.02)
 
 
-def test_the_range_is_a_third_for_diffuse_attention():
-    assert noise.first_order_range([1 / 4096] * 4096, 0) == pytest.approx(0.1**0.5, abs=1e-3)
-
-
-def test_lemma1_remainder_by_hand():
-    """Weights (1/4, 3/4), eta = (0, eps): a_1' / a_1 = 1 - 3/4 eps + 3/16 eps^2 + ..."""
-    tiny = Fraction(1, 10**9)
-    remainder = noise.lemma1_remainder((Fraction(1, 4), Fraction(3, 4)), (Fraction(0), tiny), 0)
-    assert float(remainder) / float(tiny) ** 2 == pytest.approx(3 / 16, rel=1e-8)
-
-
 # ---------------------------------------------------------------- for all weights: symbols of sympy
 
 def symbols(count: int, total=1) -> list:
@@ -80,7 +57,7 @@ def test_lemma_2_for_all_weights(length):
     linear = noise.softmax_series(weights, 0, order=1)[1]
     variance = noise.expectation(noise._multiply(linear, linear))
     assert zero(variance - weights[0] ** 2 * noise.lemma2(weights, 0))
-    assert not zero(noise.lemma2(weights, 0) - wrong.no_squares(weights, 0))
+    assert not zero(noise.lemma2(weights, 0) - wrong.no_cross_term(weights, 0) / weights[0]**2)
 
 
 @pytest.mark.parametrize("length", [2, 3])
@@ -143,31 +120,6 @@ def test_each_factor_by_chance(model, m):
     assert not measured.agrees(1 / m**2) or model == "shared"
 
 
-def test_the_mean_of_noisy_weights_has_the_variance_of_the_mean_of_noisy_logits():
-    logits, m, sigma = np.repeat(np.random.default_rng(3).normal(size=4), 8), 8, 0.05
-    weights = list(noise_models.softmax(logits))
-    samples = noise_models.simulate("full", logits, m, sigma, 40_000)[:, :m].mean(axis=1)
-    measured = noise_models.measured_variance(samples / weights[0])
-    per_token = sigma**2 * float(noise.lemma2(weights, 0))
-    assert measured.agrees(per_token * float(noise_models.factor("weights", weights, m, 0)))
-    assert not measured.agrees(per_token / m**2)
-
-
-def test_the_simulation_can_tell_models_apart():
-    """A mutant that forgets to divide the shared noise by m leaves the interval."""
-    right, broken = (noise_models.measured_variance(
-        draw("shared", np.zeros(32), 4, 0.05, 20_000)[:, 0])
-        for draw in (noise_models.simulate, wrong.output_of_one_group))
-    wanted = 0.05**2 * float(noise_models.shared_variance([Fraction(1, 32)] * 32, 4, 0))
-    assert right.agrees(wanted) and not broken.agrees(wanted)
-
-
-def test_one_group_does_not_move_under_shared_noise():
-    samples = noise_models.simulate("shared", [0.3, 0.3], 2, 0.5, 100)
-    assert np.ptp(samples[:, 0]) < 1e-15
-    assert noise_models.shared_variance([Fraction(1, 2)] * 2, 2, 0) == 0
-
-
 def test_pooled_logit_flat_peaked_and_without_bound():
     assert noise_models.pooled_logit_factor([1.0] * 8) == pytest.approx(1 / 8)
     gaps = np.linspace(0, 6, 601)
@@ -178,49 +130,3 @@ def test_pooled_logit_flat_peaked_and_without_bound():
     for m in (16, 256, 4096):
         factor = noise_models.pooled_logit_factor([np.log(m - 1), *[0.0] * (m - 1)])
         assert factor >= (2 + np.log(m - 1)) ** 2 / 16
-
-
-def test_softmax_pooling_amplifies_noise_by_chance():
-    """One token 2.4 above the other of its group: more noise on the group than on a token."""
-    logits = [noise_models.STANDS_OUT, 0.0] * 16
-    measured = noise_models.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
-    assert measured.value - measured.error > 1
-
-
-def test_output_identity_by_chance():
-    """Outputs of noisy softmaxes: the variances differ by the within-group scatter."""
-    sigma, draws, m = 0.05, 200_000, 2
-    values = np.array([1.0, -1.0, 4.0, 2.0])
-    full, pooled = (noise_models.measured_variance(
-        noise_models.simulate(model, np.zeros(4), m, sigma, draws) @ values)
-        for model in ("full", "mean"))
-    (scatter,), = noise_output.within_group_scatter([[v] for v in (1, -1, 4, 2)],
-                                                    noise_output.QUARTERS, m)
-    assert abs(full.value - pooled.value - sigma**2 * float(scatter)) <= full.error + pooled.error
-    assert full.value - pooled.value > full.error + pooled.error
-
-
-def test_equal_values_in_groups_gain_nothing():
-    left = noise_output.grouped_covariance(*noise_output.EQUAL)
-    assert noise_output.full_covariance(*noise_output.EQUAL[:2]) == left
-
-
-@pytest.mark.parametrize("case", noise_output.APART, ids=str)
-def test_the_divergence_by_chance(case):
-    """The mean KL divergence of noisy outputs from the clean one, against sum Cov_cc / (2 p_c)."""
-    values, weights, m = case
-    shares, table, sigma = np.array(weights, float), np.array(values, float), 0.05
-    clean = shares @ table
-    covariances = {"full": noise_output.full_covariance(values, weights)} | {
-        noise: noise_output.grouped_covariance(values, weights, m, noise)
-        for noise in ("mean", "pooled")}
-    for model, covariance in covariances.items():
-        outputs = noise_models.simulate(model, np.log(shares), m, sigma, 20_000) @ table
-        measured = (clean * np.log(clean / outputs)).sum(axis=1).mean()
-        wanted = sigma**2 * float(noise_output.divergence(covariance, [Fraction(p) for p in clean]))
-        assert measured == pytest.approx(wanted, rel=0.06, abs=1e-9), model
-
-
-def test_both_repairs_of_problem_2_are_accepted():
-    assert noise_output.check_problem(noise_output.MEAN_WEIGHT).holds
-    assert noise_output.check_problem(noise_output.GROUP_MASS).holds

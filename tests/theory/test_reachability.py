@@ -8,12 +8,12 @@ import torch
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca import groups
 from cca_lab.theory import ledger
+from cca_lab.theory.cores import reads
 from cca_lab.theory.forall import papers
 from cca_lab.theory.reachability import depth as reachability_depth
 from cca_lab.theory.reachability import floats as reachability_floats
 from cca_lab.theory.reachability import indices as reachability
-from cca_lab.theory.reachability import rope as reachability_rope
-from tests.mutants import theory_reachability as wrong
+from tests.mutants import theory_cca as wrong
 
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
@@ -32,20 +32,14 @@ def test_the_doubled_token_by_hand():
     assert reachability.times_read(reachability.exact_cover, 3, 2, 1) == [1, 1, 1]
 
 
-def test_the_printed_k_doubles_token_jg_and_no_other_in_every_row_with_a_core():
-    for g, s in reachability.SIZES:
-        for i in reachability.ROWS:
-            j = reachability.core_count(i, g, s)
-            wanted = [2 if j and t == j * g else 1 for t in range(1, i + 1)]
-            assert reachability.times_read(reachability.printed_cover, i, g, s) == wanted
-
-
-def test_s_plus_i_mod_g_is_exact_where_g_divides_s_and_loses_token_1_at_g_2_s_1_i_2():
-    for g, s in reachability.SIZES:
-        exact = all(reachability.times_read(wrong.window_mod_row, i, g, s) == [1] * i
-                    for i in range(1, 41))
-        assert exact == (s % g == 0), (g, s)
-    assert reachability.times_read(wrong.window_mod_row, 2, 2, 1) == [0, 1]
+@pytest.mark.parametrize(("prove", "right", "slip", "fits"), [
+    (papers.read_once, reachability.exact_cover, wrong.core_one_row_early, (1,)),
+    (papers.reached, reachability.printed_cover, wrong.window_mod_row, (1, 2))])
+def test_the_solver_proves_what_is_right_and_finds_a_true_exception(prove, right, slip, fits):
+    pytest.importorskip("z3")
+    assert prove(right).holds
+    case = {name: value for name, value in prove(slip).numbers.items() if name in "igst"}
+    assert (reads(slip, **case) in fits) != (case["t"] <= case["i"])
 
 
 def test_the_cover_is_the_one_of_the_package():
@@ -58,52 +52,6 @@ def test_eq_6_as_printed_is_right_for_the_first_g_rows_only():
     right = [i for i in range(1, 21)
              if sorted(reachability.printed_terms(i, 20, 4, 4)) == list(range(1, i + 1))]
     assert right == [1, 2, 3, 4]
-
-
-def test_eq_6_is_right_with_the_cores_of_the_row_for_m():
-    """Only m is wrong with it, once the window is clipped and the split is left as printed."""
-    def terms(i, length, g, s):
-        if i <= g:
-            return list(range(1, i + 1))
-        j = reachability.core_count(i, g, s)
-        return [*range(1, g * j + 1),
-                *(g * j + t for t in range(1, reachability.clipped_window(i, g, s) + 1))]
-    assert reachability.check_terms(terms).holds
-
-
-def test_the_window_of_section_3_3_is_the_corrected_k():
-    for g, s in reachability.SIZES:
-        for i in reachability.ROWS:
-            first = i - reachability.clipped_window(i, g, s) + 1
-            assert first == reachability.exact_cover(i, g, s)[1]
-
-
-def once(cover, i, g, s, t):
-    return reachability.reads(cover, i, g, s, t) == (t <= i)
-
-
-def at_least_once(cover, i, g, s, t):
-    return (reachability.reads(cover, i, g, s, t) >= 1) == (t <= i)
-
-
-@pytest.mark.parametrize("prove, right, slip, holds", [
-    (papers.read_once, reachability.exact_cover, reachability.printed_cover, once),
-    (papers.read_once, reachability.split_cover, wrong.core_one_row_early, once),
-    (papers.reached, reachability.printed_cover, wrong.window_mod_row, at_least_once),
-    (papers.window_left_over, reachability.clipped_window, lambda i, g, s: s + (i - s) % g,
-     lambda window, i, g, s: window(i, g, s) == i - g * reachability.core_count(i, g, s)),
-    (papers.window_long_enough, reachability.clipped_window, wrong.BROKEN["P1.least"],
-     lambda window, i, g, s: min(s, i) <= window(i, g, s) <= i),
-    (papers.no_cores, reachability.no_cores_before, wrong.BROKEN["P1.short"],
-     lambda none, i, g, s: none(i, g, s) == (reachability.core_count(i, g, s) == 0)),
-], ids=lambda x: getattr(x, "__name__", None))
-def test_the_solver_proves_what_is_right_and_finds_a_true_exception(prove, right, slip, holds):
-    pytest.importorskip("z3")
-    assert prove(right).holds
-    outcome = prove(slip)
-    assert not outcome.holds
-    assert not holds(slip, **{name: outcome.numbers[name] for name in "igst"
-                              if name in outcome.numbers})
 
 
 @pytest.mark.parametrize("name, zero, flushed, absorbed",
@@ -134,36 +82,13 @@ def test_two_factors_that_survive_can_have_a_product_that_does_not():
     assert reachability_floats.product_survives(9, 9, torch.bfloat16)
 
 
-def test_a_softmax_in_float16_has_a_row_that_does_not_reach_its_past():
-    scores = torch.tensor([0.0, 20.0])
-    assert scores.softmax(0).half()[0] == 0 < scores.double().softmax(0)[0]
-
-
-def test_rope_differences():
-    differences = [round(reachability_rope.predicted_difference(base, group, equal), 2)
-                   for base, group in ((5e5, 16), (1e4, 4)) for equal in (False, True)]
-    assert differences == [0.52, 0.34, 0.29, 0.15]
-    assert reachability_rope.predicted_difference(1e4, 1, False) == 0
-
-
 @pytest.mark.parametrize("length, window, sinks, lost",
                          [(131072, 2000, 4, True), (65536, 2000, 4, True), (63974, 2000, 4, True),
                           (63973, 2000, 4, False), (32768, 2000, 4, False),
                           (32768, 1024, 16, True)])
 def test_windows_of_the_paper_through_32_layers(length, window, sinks, lost):
     """The paper's own settings (Appendix B.2): StreamingLLM 4 + 2000, LM-Infinite 16 + 1024."""
-    assert reachability_depth.loses_some(length, window, sinks, reachability_depth.LAYERS) == lost
-
-
-def test_stacks_of_windows_lose_what_the_proof_says():
-    """Mutant: kept initial tokens carry others further through the layers."""
-    assert reachability_depth.check_depth(reachability_depth.loses_some).holds
-    assert not reachability_depth.check_depth(wrong.sinks_reach_further).holds
-
-
-def test_one_layer_of_windows_always_loses_some():
-    for length, window, sinks, layers in reachability_depth.CASES:
-        assert layers > 1 or reachability_depth.loses_some(length, window, sinks, layers)
+    assert reachability_depth.loses_some(length, window, sinks, 32) == lost
 
 
 def test_a_window_with_sinks_is_the_mechanism_s():

@@ -14,7 +14,7 @@ from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
 from cca_lab.views.figures import sparsity as figures
 from tests.command import run_command
-from tests.mutants import theory_sparsity as mutants
+from tests.mutants import theory_dga as mutants
 from tests.studies import small
 
 
@@ -162,10 +162,8 @@ def test_curves_are_the_data():
     (axes,) = figures.objectives([1, 2], {"a": [0.1, 0.2], "b": [1, 1]}, truth=0.5, wrong="b").axes
     assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[0.1, 0.2], [1, 1]]
     assert axes.lines[1].get_color() == figures.WRONG
-    (axes,) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]},
-                             bracket=[[0, 1], [0, 1]]).axes
-    assert [text.get_text()
-            for text in axes.get_legend().get_texts()] == ["bracket", "a", "drawn rows"]
+    (axes,) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]}).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "drawn rows"]
 
 
 def test_head_curves_stand_in_their_panels():

@@ -1,11 +1,11 @@
-"""Bounds on P_sparse against closed forms, against drawn rows, and against each other."""
+"""P_sparse of independent logits: moments, prediction, limit and rate."""
 
 from math import exp, log
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 from cca_lab.theory.sparsity import bounds, logits
 from cca_lab.theory.sparsity import limit as sparsity_limit
@@ -30,58 +30,16 @@ def test_nodes_hold_the_probability_and_the_moments(law: LogitLaw):
     assert weights.sum() == pytest.approx(law.distribution.cdf(t), rel=1e-12) and z.max() <= 1
     everything = law.bound if law.bound < np.inf else 60.0
     z, weights = logits.nodes(law, everything)
-    if law.moments[0] < np.inf:
-        assert weights @ z * exp(everything) == pytest.approx(law.moments[0], rel=1e-5)
+    if law.mean < np.inf:
+        assert weights @ z * exp(everything) == pytest.approx(law.mean, rel=1e-5)
 
 
-def test_the_transform_and_the_grid_are_those_of_the_law():
-    given = Conditional(laplace(0.8), 1.5)
-    step = 1e-5
-    slope = (given.log_mgf(3 + step)[0] - given.log_mgf(3 - step)[0]) / (2 * step)
-    assert given.log_mgf(3)[1] == pytest.approx(slope, rel=1e-6)
-    chances = given.grid(2000)
-    assert chances.sum() == pytest.approx(1, abs=1e-12)
-    assert chances @ (np.arange(2000) + 0.5) / 2000 == pytest.approx(given.mean, abs=1e-4)
-
-
-def test_a_bracket_of_two_uniform_weights_holds_the_exact_probability():
-    # One other weight (n = 1): h is a distribution function, P(z < T) = P(xi < t + ln T | xi <= t).
-    law = uniform(2.0)
-    given = Conditional(law, 1.5)
-    low, high = bounds.held(given, 1, 0.5)
-    exact = (1.5 + log(0.5)) / 1.5
-    assert low <= exact <= high and high - low < 1e-3
-
-
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
-def test_every_form_stays_below_the_bracket_and_h_never_falls(law):
-    others, most = 99, 4.0
-    held = []
-    for t in bounds.maxima(law, 100, 8):
-        given = Conditional(law, t)
-        low, high = bounds.held(given, others, most, 2048)
-        held.append((low, high))
-        assert low <= high + 1e-12
-        for form in (bounds.markov, bounds.cantelli, bounds.chernoff, bounds.best):
-            assert 0 <= form(given, others, most) <= high + 1e-9, form
-    assert all(later[1] >= earlier[0] for earlier, later in zip(held, held[1:], strict=False))
-
-
-def test_bounds_are_ordered_and_hold_the_drawn_share():
-    law, length, rho = gaussian(2.0), 200, 0.05
-    low, high = bounds.bracket(law, length, rho, points=32, cells=1024)
-    seen = sample(law, length, rho, 10_000)
-    assert low - seen.error <= seen.value <= high + seen.error
-    weak = bounds.two_term(law, length, rho)
-    strong = bounds.integral(law, length, rho, bounds.best)[0]
-    assert 0 < weak < bounds.product(law, length, rho) < strong < low
-    assert bounds.predict(law, length, rho) == pytest.approx(seen.value, abs=seen.error + 0.01)
-
-
-def test_rates_at_and_below_one_over_l_are_never_passed():
-    law = gaussian(2.0)
-    assert bounds.bracket(law, 100, 0.01) == bounds.integral(law, 100, 0.01, bounds.best) == (0, 0)
-    assert bounds.product(law, 100, 0.005) == sample(law, 100, 0.01, 1000).value == 0
+def test_the_prediction_is_near_the_drawn_share_and_0_at_the_bar():
+    for law, length, rho in ((gaussian(2.0), 200, 0.05), (laplace(0.8), 200, 0.05),
+                             (uniform(4.0), 50, 0.2)):
+        seen = sample(law, length, rho, 10_000)
+        assert bounds.predict(law, length, rho) == pytest.approx(seen.value, abs=seen.error + 0.01)
+    assert bounds.predict(gaussian(2.0), 100, 0.01) == sample(gaussian(2.0), 100, 0.01, 99).value
 
 
 def test_a_sample_is_the_same_again_and_counts_by_the_definition():
@@ -92,49 +50,12 @@ def test_a_sample_is_the_same_again_and_counts_by_the_definition():
     assert sample(law, 60, 0.1, 500, seed=3).value == by_hand
 
 
-def two_valued(length, rho, large, share):
-    """P_sparse, a binomial sum, for iid X: `large` > 1 with probability `share`, else 1."""
-    count = np.arange(1, length + 1)
-    sparse = large * length * rho > count * large + (length - count)
-    return binom.pmf(count, length, share)[sparse].sum()
-
-
-def test_two_valued_logits_reach_the_limit_of_bounded_ones():
-    assert two_valued(3, 1, 3, 0.8) == pytest.approx(0.48, abs=1e-12)
-    for rho, large, share in ((0.6, 3, 0.5), (0.75, 3, 0.5), (0.3, 20, 0.1), (0.1, 20, 0.1)):
-        law = LogitLaw("two values", None, moments=(1 - share + share * large, np.inf),
-                       bound=log(large))
-        assert two_valued(20_000, rho, large, share) == pytest.approx(
-            sparsity_limit.limit(law, rho), abs=1e-6)
-
-
 def test_the_limit_of_bounded_logits_depends_on_the_rate():
     law = uniform(1.0)
-    boundary = law.moments[0] / exp(1.0)
+    boundary = law.mean / exp(1.0)
     assert boundary == pytest.approx(1 - exp(-1))
     assert [sparsity_limit.limit(law, rho) for rho in (0.6, boundary, 0.65)] == [0, None, 1]
     assert sparsity_limit.limit(logits.cauchy(1.0), 0.01) == 1
-
-
-@pytest.mark.parametrize("law, rho", [(gaussian(2.0), 0.05), (gaussian(1.0), 0.05),
-                                      (uniform(3.0), 0.2), (uniform(3.0), 0.5),
-                                      (laplace(0.8), 0.1)], ids=lambda value: str(value)[:20])
-def test_bounds_at_a_length_hold_at_every_larger_one(law, rho):
-    for length in (100, 400, 1500):
-        low, high = sparsity_limit.ends_at(law, length, rho)
-        for longer in (length, 2 * length, 5 * length):
-            seen = sample(law, longer, rho, 1000)
-            assert low - seen.error <= seen.value <= high + seen.error
-
-
-def test_a_law_that_is_far_from_its_limit_is_not_held_against_it():
-    law, rho = gaussian(1.0), 0.05
-    assert sample(law, 1500, rho, 2000).value == pytest.approx(0.31, abs=0.05)
-    low, high = sparsity_limit.ends_at(law, 1500, rho)
-    assert low < 0.31 and high == 1
-    for slow in (law, gaussian(0.3)):
-        low, high, _ = sparsity_limit.enclosed(slow, rho)
-        assert low > 0.99 and low <= sparsity_limit.limit(slow, rho) <= high
 
 
 def test_every_other_limit_is_refuted():
@@ -143,12 +64,6 @@ def test_every_other_limit_is_refuted():
     for bounded in (False, True):
         assert not sparsity_limit.check_limit(
             lambda law, rho, bounded=bounded: float((law.bound < np.inf) == bounded)).holds
-
-
-def test_no_length_encloses_a_limit_at_the_boundary():
-    law = uniform(1.0)
-    with pytest.raises(ValueError, match="do not meet"):
-        sparsity_limit.enclosed(law, law.moments[0] / exp(law.bound))
 
 
 def test_the_rate_lies_below_its_simple_upper_bound_and_near_its_estimate():
@@ -173,9 +88,8 @@ def test_the_length_is_never_within_one_over_rho_and_may_be_out_of_reach():
 
 @pytest.mark.parametrize("call, words", [
     (lambda: gaussian(0), "tau: got 0"),
-    (lambda: bounds.product(logits.cauchy(1.0), 100, 0.05), "no log-concave density"),
-    (lambda: bounds.bracket(gaussian(1.0), 1, 0.05), "length, rho: got 1 and 0.05"),
-    (lambda: bounds.two_term(laplace(1.5), 100, 0.05), "E X^2 is infinite"),
+    (lambda: bounds.predict(gaussian(1.0), 1, 0.05), "length, rho: got 1 and 0.05"),
+    (lambda: sparsity_limit.rate(logits.cauchy(1.0), 0.05), "log-concave density"),
     (lambda: sparsity_limit.rate(uniform(1.0), 0.05), "wanted unbounded logits"),
 ])
 def test_what_is_refused(call, words):

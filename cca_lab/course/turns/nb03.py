@@ -5,23 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from cca_lab.course.compare import need_close, need_equal, need_items, need_number, need_same
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.course.exercise import Examples, equals, examples, in_bounds, mistakes
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property
 
 Pair = tuple[Tensor, Tensor]
-
-
-def _two(got: Any, what: str) -> tuple[Any, Any]:
-    """Return both parts of an answer, or say that two were wanted."""
-    if isinstance(got, Tensor) and got.dim() > 1 and len(got) == 2:  # stacked
-        got = tuple(got)
-    need_items(got, 2, f"two: {what}")
-    return got[0], got[1]
 
 
 # 03.2: the core of one group
@@ -33,196 +24,240 @@ def pooled(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Pair:
             torch.stack([w * value for w, value in zip(weights, v, strict=True)]).sum(0))
 
 
-def _other_cores(q: Tensor, k: Tensor, v: Tensor, scale: float) -> dict[str, Pair]:
-    """Return what usual mistakes make of a group."""
-    scores = scale * q @ k.T  # (judges, members)
-    every = {
-        "the first query judges; it is the last one, which has seen the whole group":
-            scores[0].softmax(0),
-        "all members judge, each with its own query; only the last one does":
-            scores.softmax(1).mean(0),
-        "the mean query judges; only the last one does": scores.mean(0).softmax(0),
-        "nobody judges: this is the plain mean": torch.full((len(k),), 1 / len(k), dtype=k.dtype),
-        "the scale is forgotten": (scores[-1] / scale).softmax(0),
-        "the weights do not sum to 1: divide the powers by their sum": scores[-1].exp(),
-        "the judge is left out; it is a member of its group":
-            torch.cat([scores[-1, :-1].softmax(0), scores.new_zeros(1)]),
-        "the keys are scored with themselves; it is the judge's query that asks":
-            (scale * k @ k[-1]).softmax(0),
-    }
-    return {cause: (weights @ k, weights @ v) for cause, weights in every.items()}
+def pools(weights_of: Callable[[Tensor, Tensor, float], Tensor]) -> Answer:
+    """Return a pooling with other weights."""
+    def pool(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Pair:
+        weights = weights_of(q, k, scale)
+        return weights @ k, weights @ v
+
+    return pool
 
 
-def check_core(answer: Answer, draw: Draw) -> None:
-    """One group of several sizes, against a loop over its members."""
-    for size, width in [(3, 2), (2, 4), (5, 3), (1, 2)]:
-        q, k, v = (draw.normal(size, width) for _ in "qkv")
-        scale = draw.choice([0.5, 1.5])
-        wanted, others = pooled(q, k, v, scale), _other_cores(q, k, v, scale)
-        with case(f"a group of {size}, D = {width}"):
-            key, value = _two(answer(q, k, v, scale), "the core key and the core value")
-            need_close(key, wanted[0], "the core key",
-                       causes={cause: other[0] for cause, other in others.items()})
-            causes = {cause: other[1] for cause, other in others.items()}
-            need_close(value, wanted[1], "the core value", causes=causes | {
-                "it is pooled from the keys": wanted[0],
-                "values are scored anew; they get the weights of their keys":
-                    (scale * v @ q[-1]).softmax(0) @ v})
+def without_judge(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """Return weights in which the last member, the judge, has none."""
+    return torch.cat([(scale * k[:-1] @ q[-1]).softmax(0), k.new_zeros(1)])
+
+
+def group(draw: Draw, tokens: int, features: int) -> tuple[Any, ...]:
+    """Return queries, keys and values of a group, and a scale."""
+    return *(draw.normal(tokens, features) for _ in "qkv"), draw.choice([0.5, 1.5])
+
+
+CORES: dict[str, Answer] = {
+    "the first query judges; it is the last one, which has seen the whole group":
+        pools(lambda q, k, c: (c * k @ q[0]).softmax(0)),
+    "all members judge, each with its own query; only the last one does":
+        pools(lambda q, k, c: (c * q @ k.T).softmax(1).mean(0)),
+    "the mean query judges; only the last one does":
+        pools(lambda q, k, c: (c * k @ q.mean(0)).softmax(0)),
+    "nobody judges, and the mean is taken": pools(lambda q, k, c: k.new_ones(len(k)) / len(k)),
+    "the scale of the judge's scores is forgotten": pools(lambda q, k, c: (k @ q[-1]).softmax(0)),
+    "the weights do not sum to 1: divide the powers by their sum":
+        pools(lambda q, k, c: (c * k @ q[-1]).exp()),
+    "the judge is left out; it is a member of its group": pools(without_judge),
+    "the keys are scored with themselves; it is the judge's query that asks":
+        pools(lambda q, k, c: (c * k @ k[-1]).softmax(0)),
+    "the core value is pooled from the keys":
+        lambda q, k, v, c: (pooled(q, k, v, c)[0], pooled(q, k, k, c)[1]),
+    "values are scored anew; they get the weights of their keys":
+        lambda q, k, v, c: (pooled(q, k, v, c)[0], pooled(q, v, v, c)[1]),
+    "the weights are powers of 2; a softmax takes powers of e":
+        pools(lambda q, k, c: (math.log(2) * c * k @ q[-1]).softmax(0)),
+}
 
 
 # 03.3: what a row reads
-def check_reads(answer: Answer, draw: Draw) -> None:
-    """Every row of a few settings, against counting groups that lie behind the window."""
-    settings = [(3, 4), (4, 2), (5, 12), (1, 1), (draw.randint(2, 9), draw.randint(2, 20))]
-    rows = [(25, 5, 12)]  # where most mistakes differ from each other
-    for row, group, window in rows + [(row, *setting) for setting in settings for row in range(40)]:
-        nearest = row + 1 - window  # the first of the nearest tokens
-        cores = sum(1 for p in range(row + 1) if p * group + group - 1 < nearest)
-        with case(f"row {row}, group {group}, window {window}"):
-            got = _two(answer(row, group, window), "how many cores, and the first raw token")
-            _need_cores(need_number(got[0], "the number of cores"), cores, row, group, window)
-            _need_first(need_number(got[1], "the first raw token"), cores, row, group, window)
+def row_reads(row: int, group: int, window: int) -> tuple[int, int]:
+    """Return n(i), by counting the groups behind the row's window, and the first raw token."""
+    n = sum(1 for p in range(row + 1) if p * group + group - 1 < row + 1 - window)
+    return n, n * group
 
 
-def _need_cores(got: float, wanted: int, row: int, group: int, window: int) -> None:
-    if got < 0:
-        raise Mistake(f"the number of cores is {got:g}: a row that is shorter than the window "
-                      "reads no core, so take max(0, ...)")
-    older = row + 1 - window
-    causes = {
-        "this is what comes out of row - window; rows count from 0, so row i has i + 1 tokens up "
-        "to its own: take row + 1 - window":
-            max(0, (row - window) // group),
-        "a negative number is rounded towards zero; // rounds down":
-            max(0, int((older - group) / group) + 1),
-        "a group counts as soon as one of its tokens is behind the window; all must be":
-            max(0, -(-older // group)),
-        "the window is forgotten: these are all groups that are complete": (row + 1) // group,
-        "tokens are counted, not groups": max(0, older),
-    }
-    need_equal(got, wanted, "the number of cores", causes=causes)
+def counts(cores: Callable[[int, int, int], int]) -> Answer:
+    """Return an answer with another number of cores; the raw tokens begin behind them."""
+    return lambda i, g, s: (cores(i, g, s), cores(i, g, s) * g)
 
 
-def _need_first(got: float, cores: int, row: int, group: int, window: int) -> None:
-    wanted = cores * group
-    causes = {
-        "only the nearest tokens are raw; those between the last whole group and the window are "
-        "then read by nobody":
-            max(0, row + 1 - window),
-        "the last token of the last core is read raw too, so it is read twice (this is the k of "
-        "Eq. 4 as printed)":
-            max(0, wanted - 1),
-        "the window takes its extra tokens from (row + 1) mod g; they come from (row + 1 - s) mod "
-        "g":
-            max(0, row + 1 - window - (row + 1) % group),
-        "it is counted from 1": wanted + 1,
-        "it is the number of cores; each core stands for g tokens": cores,
-        "nothing is left to the cores: they would be read twice": 0,
-    }
-    need_equal(got, wanted, "the first raw token", causes=causes)
+def starts(first: Callable[[int, int, int, int], int]) -> Answer:
+    """Return an answer with the right number of cores n, and another first raw token."""
+    return lambda i, g, s: (row_reads(i, g, s)[0], first(i, g, s, row_reads(i, g, s)[0]))
+
+
+READS: dict[str, Answer] = {
+    "row - window is taken; row i has i + 1 tokens up to its own: take row + 1 - window":
+        counts(lambda i, g, s: max(0, (i - s) // g)),
+    "a row shorter than the window has a negative number of cores: take max(0, ...)":
+        counts(lambda i, g, s: (i + 1 - s) // g),
+    "a negative number is rounded towards zero; // rounds down":
+        counts(lambda i, g, s: max(0, int((i + 1 - s - g) / g) + 1)),
+    "a group counts as soon as one of its tokens is behind the window; all must be":
+        counts(lambda i, g, s: max(0, -(-(i + 1 - s) // g))),
+    "the window is forgotten: these are all groups that are complete":
+        counts(lambda i, g, s: (i + 1) // g),
+    "tokens are counted, not groups": counts(lambda i, g, s: max(0, i + 1 - s)),
+    "only the nearest tokens are raw; those between the last core and the window are then read "
+    "by nobody": starts(lambda i, g, s, n: max(0, i + 1 - s)),
+    "the last token of the last core is read raw too, so it is read twice (this is the k of Eq. 4 "
+    "as printed)": starts(lambda i, g, s, n: max(0, g * n - 1)),
+    "the window takes its extra tokens from (row + 1) mod g; they come from (row + 1 - s) mod g":
+        starts(lambda i, g, s, n: max(0, i + 1 - s - (i + 1) % g)),
+    "the first raw token is counted from 1": starts(lambda i, g, s, n: g * n + 1),
+    "the first raw token is the number of cores; each core stands for g tokens":
+        starts(lambda i, g, s, n: n),
+    "nothing is left to the cores: they would be read twice": starts(lambda i, g, s, n: 0),
+}
+ROWS = [(row, *sizes) for sizes in ((3, 4), (4, 2), (5, 12), (1, 1)) for row in range(40)]
 
 
 # 03.6: the whole loop
-def _members(p: int, group: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    part = slice(p * group, p * group + group)
-    return q[part], k[part], v[part]
-
-
-def cores_before(row: int, group: int, window: int) -> int:
-    """Return n(i), by counting the groups that lie entirely behind the row's window."""
-    return sum(1 for p in range(row + 1) if p * group + group - 1 < row + 1 - window)
-
-
 def attended(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     """Return one row of attention: one softmax over all the keys that it gets."""
     return (scale * keys @ query).softmax(0) @ values
 
 
+def joined(query: Tensor, cores: Pair, raw: Pair, scale: float) -> Tensor:
+    """Return a row over cores and raw tokens, in one softmax."""
+    return attended(query, torch.cat([cores[0], raw[0]]), torch.cat([cores[1], raw[1]]), scale)
+
+
+def apart(query: Tensor, cores: Pair, raw: Pair, scale: float, half: float = 1.0) -> Tensor:
+    """Return a row with a softmax for each of the two."""
+    near = attended(query, *raw, scale)
+    return half * (near + attended(query, *cores, scale)) if len(cores[0]) else near
+
+
 def by_rows(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, scale: float, *,
-            cores_of: Callable[[int], int] | None = None,
-            raw_of: Callable[[int, int], slice] = lambda i, first: slice(first, i + 1),
-            make: Callable[..., Pair] = pooled,
-            join: Callable[..., Tensor] | None = None) -> Tensor:
+            count: Answer = lambda i, g, s: row_reads(i, g, s)[0],
+            raw: Callable[[int, int, int], slice] = lambda i, first, s: slice(first, i + 1),
+            make: Answer = pooled, join: Answer = joined) -> Tensor:
     """Return CCA-Attention of one head, (L, D), row by row.
 
-    Each keyword is one decision, to be taken wrongly: how many cores a row reads, which raw tokens
-    (a function of the row and of the right first one), how a core is made, and how a row joins both
-    (a function of its query, its cores' keys and values, and the raw ones).
+    Each keyword is one decision, to be taken wrongly: how many cores a row reads, which raw tokens,
+    how a core is made, and how a row joins both.
     """
-    cores = [make(*_members(p, group, q, k, v), scale) for p in range(len(k) // group)]
+    cores = [make(*(x[p : p + group] for x in (q, k, v)), scale)
+             for p in range(0, len(k) // group * group, group)]
     rows = []
     for i in range(len(k)):
-        n = cores_before(i, group, window)
-        raw = raw_of(i, group * n)
-        seen = cores[: n if cores_of is None else cores_of(i)]
-        sides = [torch.stack([core[side] for core in seen]) if seen else k[:0] for side in (0, 1)]
-        rows.append(join(q[i], *sides, k[raw], v[raw]) if join else
-                    attended(q[i], torch.cat([sides[0], k[raw]]), torch.cat([sides[1], v[raw]]),
-                             scale))
+        near = raw(i, row_reads(i, group, window)[1], window)
+        seen = cores[: count(i, group, window)]
+        sides = tuple(torch.stack([core[side] for core in seen]) if seen else k[:0]
+                      for side in (0, 1))
+        rows.append(join(q[i], sides, (k[near], v[near]), scale))
     return torch.stack(rows)
 
 
-def _loop_causes(q: Tensor, k: Tensor, v: Tensor, group: int, window: int,
-                 scale: float) -> dict[str, Tensor]:
-    """Return what usual mistakes make of the whole head."""
-    made = partial(by_rows, q, k, v, group, window, scale)
-
-    def two_softmaxes(query: Tensor, *sides: Tensor, half: bool = False) -> Tensor:
-        core_keys, core_values, raw_keys, raw_values = sides
-        near = attended(query, raw_keys, raw_values, scale)
-        if not len(core_keys):
-            return near
-        both = near + attended(query, core_keys, core_values, scale)
-        return both / 2 if half else both
-
-    def key_for_value(query: Tensor, *sides: Tensor) -> Tensor:
-        return attended(query, torch.cat([sides[0], sides[2]]), torch.cat([sides[0], sides[3]]),
-                        scale)
-
-    return {
-        "cores and raw tokens have a softmax each, and the results are added: put all keys in one":
-            made(join=two_softmaxes),
-        "cores and raw tokens have a softmax each, and the mean is taken: put all keys in one":
-            made(join=partial(two_softmaxes, half=True)),
-        "every row reads the cores of all groups, those of the future too":
-            made(cores_of=lambda i: len(k)),
-        "a row reads every core that is complete: what is inside its window it reads twice":
-            made(cores_of=lambda i: (i + 1) // group),
-        "no row reads a core: this is the window alone": made(cores_of=lambda i: 0),
-        "a row does not read its own token: a slice ends before its second number, so take i + 1":
-            made(raw_of=lambda i, first: slice(min(first, i), max(i, 1))),
-        "a row reads all its past raw, and the cores on top: the older tokens are read twice":
-            made(raw_of=lambda i, first: slice(0, i + 1)),
-        "only the `window` nearest tokens are raw; those between them and the last core are lost":
-            made(raw_of=lambda i, first: slice(max(0, i + 1 - window), i + 1)),
-        "the raw tokens begin one early: the last token of the last core is read twice (this is "
-        "the k of Eq. 4 as printed)":
-            made(raw_of=lambda i, first: slice(max(0, first - 1), i + 1)),
-        "the first query of a group judges; it is the last one":
-            made(make=lambda a, b, c, x: pooled(a[:1], b, c, x)),
-        "the scale is missing in the cores: the judge's scores have it too":
-            made(make=lambda a, b, c, x: pooled(a, b, c, 1.0)),
-        "the scale is missing in the rows; it belongs to every score":
-            made(join=lambda query, *sides: attended(query, torch.cat(sides[::2]),
-                                                     torch.cat(sides[1::2]), 1.0)),
-        "the core keys stand in the place of the core values": made(join=key_for_value),
-    }
+LOOPS = mistakes(by_rows, {
+    "cores and raw tokens have a softmax each, and the results are added: put all keys in one":
+        {"join": apart},
+    "cores and raw tokens have a softmax each, and the mean is taken: put all keys in one":
+        {"join": partial(apart, half=0.5)},
+    "every row reads the cores of all groups, those of the future too":
+        {"count": lambda i, g, s: 10**6},
+    "a row reads every core that is complete: what is inside its window it reads twice":
+        {"count": lambda i, g, s: (i + 1) // g},
+    "no row reads a core: this is the window alone": {"count": lambda i, g, s: 0},
+    "a row does not read its own token: a slice ends before its second number, so take i + 1":
+        {"raw": lambda i, first, s: slice(min(first, i), max(i, 1))},
+    "a row reads all its past raw, and the cores on top: the older tokens are read twice":
+        {"raw": lambda i, first, s: slice(0, i + 1)},
+    "only the `window` nearest tokens are raw; those between them and the last core are lost":
+        {"raw": lambda i, first, s: slice(max(0, i + 1 - s), i + 1)},
+    "the raw tokens begin one early: the last token of the last core is read twice (this is the k "
+    "of Eq. 4 as printed)": {"raw": lambda i, first, s: slice(max(0, first - 1), i + 1)},
+    "the first query of a group judges; it is the last one":
+        {"make": lambda q, k, v, c: pooled(q[:1], k, v, c)},
+    "the scale is missing in the cores: the judge's scores have it too":
+        {"make": lambda q, k, v, c: pooled(q, k, v, 1.0)},
+    "the judge's scores are scaled twice": {"make": lambda q, k, v, c: pooled(q, k, v, c * c)},
+    "the scale is missing in the rows; it belongs to every score":
+        {"join": lambda query, cores, raw, c: joined(query, cores, raw, 1.0)},
+    "the core keys stand in the place of the core values":
+        {"join": lambda query, cores, raw, c: joined(query, (cores[0], cores[0]), raw, c)},
+})
 
 
-def check_loop(answer: Answer, draw: Draw) -> None:
-    """Several lengths, sizes and scales, against row after row."""
-    for length, group, window in [(12, 2, 2), (17, 3, 4), (11, 4, 2), (5, 3, 4), (6, 1, 1)]:
-        q, k, v = (draw.normal(length, 4) for _ in "qkv")
-        scale = draw.choice([0.5, 0.7])
-        with case(f"{length} tokens, group {group}, window {window}"):
-            need_close(answer(q, k, v, group, window, scale),
-                       by_rows(q, k, v, group, window, scale), "the output",
-                       causes=partial(_loop_causes, q, k, v, group, window, scale),
-                       why="does row 0 read nothing at all? It reads itself, raw")
+def head(draw: Draw, tokens: int, group: int, window: int) -> tuple[Any, ...]:
+    """Return queries, keys and values of a text, the sizes, and a scale."""
+    return *(draw.normal(tokens, 4) for _ in "qkv"), group, window, draw.choice([0.5, 0.7])
 
 
 # 03.8: the columns, all cores at once
-class _Calls(TorchFunctionMode):
+def columns_of(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, scale: float, *,
+               reads: Answer = row_reads, make: Answer = pooled, every: bool = False,
+               own: int = 1, behind: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the keys and values of all columns, (C + L, D) each, and the table, by loops.
+
+    Keywords are mistakes: what rows read, how a core is made, all groups become columns, where an
+    interval ends, and raw tokens are not counted behind the cores.
+    """
+    rows = [reads(i, group, window) for i in range(len(k))]
+    count = len(k) // group if every else max(0, rows[-1][0])
+    cores = [make(*(x[p * group : p * group + group] for x in (q, k, v)), scale)
+             for p in range(count)]
+    keys, values = (torch.stack([*(core[side] for core in cores), *x])
+                    for side, x in enumerate((k, v)))
+    begin = count if behind else 0
+    return keys, values, torch.tensor([[[0, n], [begin + first, begin + i + own]]
+                                       for i, (n, first) in enumerate(rows)])
+
+
+def table_of(length: int, group: int, window: int) -> Tensor:
+    """Return the two intervals of columns of every row, (L, 2, 2), by counting."""
+    nothing = torch.zeros(length, 1, dtype=torch.float64)
+    return columns_of(nothing, nothing, nothing, group, window, 1.0)[2]
+
+
+def over_groups(q: Tensor, k: Tensor, v: Tensor, group: int, window: int,
+                scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return columns whose cores share a softmax for each place in a group."""
+    keys, values, table = columns_of(q, k, v, group, window, scale)
+    count = len(keys) - len(k)
+    queries, old_keys, old_values = (x[: count * group].unflatten(0, (count, group))
+                                     for x in (q, k, v))
+    phi = torch.einsum("cgd,cd->cg", scale * old_keys, queries[:, -1]).softmax(0)
+    cores = [torch.einsum("cg,cgd->cd", phi, x) for x in (old_keys, old_values)]
+    return torch.cat([cores[0], k]), torch.cat([cores[1], v]), table
+
+
+def changed(change: Callable[..., Any], *args: Any) -> tuple[Tensor, ...]:
+    """Return the right columns with their cores, tokens or table changed."""
+    keys, values, table = columns_of(*args)
+    return change(keys, values, table, len(keys) - len(args[1]))
+
+
+COLUMNS: dict[str, Answer] = {
+    "the first query of a group judges; it is the last one of each group":
+        partial(columns_of, make=lambda q, k, v, c: pooled(q[:1], k, v, c)),
+    "the judge's scores have no scale":
+        partial(columns_of, make=lambda q, k, v, c: pooled(q, k, v, 1.0)),
+    "each core is the mean of its group":
+        partial(columns_of, make=lambda q, k, v, c: (k.mean(0), v.mean(0))),
+    "the softmax runs over the groups; it runs over the members of a group, dim=1": over_groups,
+    "every complete group becomes a column; only those do that the last row reads as a core":
+        partial(columns_of, every=True),
+    "the raw tokens stand first; the cores do": partial(
+        changed, lambda keys, values, table, count: (
+            keys.roll(-count, 0), values.roll(-count, 0), table)),
+    "the raw tokens are counted as tokens; as columns they stand behind the cores, so add C":
+        partial(columns_of, behind=False),
+    "the interval of a row ends before its own token: an end is one past the last, so i + 1":
+        partial(columns_of, own=0),
+    "n(i) comes from row - window; row i has i + 1 tokens up to its own: take row + 1 - window":
+        partial(columns_of, reads=next(iter(READS.values()))),
+    "the table has negative entries: clamp n(i) at 0":
+        partial(columns_of, reads=counts(lambda i, g, s: (i + 1 - s) // g)),
+    "the raw tokens start with the window; they start where the last core ends":
+        partial(columns_of, reads=starts(lambda i, g, s, n: max(0, i + 1 - s))),
+    "every row has the cores of the last one": partial(
+        changed, lambda keys, values, table, count: (keys, values, torch.stack(
+            [table[-1:, 0].expand(len(table), 2), table[:, 1]], 1))),
+    "the raw tokens' interval comes first; the first interval is that of the cores": partial(
+        changed, lambda keys, values, table, count: (keys, values, table.flip(1))),
+}
+
+
+class Called(TorchFunctionMode):
     """Count the calls of torch inside."""
 
     def __init__(self) -> None:
@@ -235,177 +270,150 @@ class _Calls(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def table_of(length: int, group: int, window: int) -> Tensor:
-    """Return the two intervals of columns of every row, (L, 2, 2), by counting."""
-    counts = [cores_before(i, group, window) for i in range(length)]
-    cores = counts[-1]
-    return torch.tensor([[[0, n], [cores + group * n, cores + i + 1]]
-                         for i, n in enumerate(counts)])
-
-
-def columns_of(q: Tensor, k: Tensor, v: Tensor, group: int, window: int,
-               scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the keys and values of all columns, (C + L, D) each, and the table of intervals."""
-    count = cores_before(len(k) - 1, group, window)
-    cores = [pooled(*_members(p, group, q, k, v), scale) for p in range(count)]
-    keys, values = (torch.stack([*(core[side] for core in cores), *x])
-                    for side, x in enumerate((k, v)))
-    return keys, values, table_of(len(k), group, window)
-
-
-def check_columns(answer: Answer, draw: Draw) -> None:
-    """Keys, values and table of several sizes."""
-    for length, group, window in [(12, 2, 2), (17, 3, 4), (11, 4, 2), (5, 3, 4)]:
-        q, k, v = (draw.normal(length, 4) for _ in "qkv")
-        wanted = columns_of(q, k, v, group, window, 0.7)
-        count = len(wanted[0]) - length
-        with case(f"{length} tokens, group {group}, window {window}"):
-            got = need_items(answer(q, k, v, group, window, 0.7), 3,
-                             "three: keys, values, the table of intervals")
-            if isinstance(got[0], Tensor) and got[0].dim() == 2 and len(got[0]) != len(wanted[0]):
-                raise Mistake(
-                    f"there are {len(got[0])} columns, wanted {count} cores and {length} tokens: "
-                    "only the groups that the last row reads as a core become columns")
-            for side, what in enumerate(("the keys", "the values")):
-                others = [_other_cores(*_members(p, group, q, k, v), 0.7) for p in range(count)]
-                causes = {cause: torch.cat([torch.stack([other[cause][side] for other in others]),
-                                            (k, v)[side]]) for cause in (others or [{}])[0]}
-                causes["the raw tokens stand first; the cores do"] = wanted[side].roll(
-                    -count, dims=0)
-                need_close(got[side], wanted[side], what, causes=causes)
-            _need_table(got[2], wanted[2], count, group, window)
-
-
-def _need_table(got: Any, wanted: Tensor, count: int, group: int, window: int) -> None:
-    def moved(start: int, end: int) -> Tensor:
-        return torch.stack([wanted[:, 0], wanted[:, 1] + torch.tensor([start, end])], dim=1)
-
-    row = torch.arange(len(wanted))
-    late = ((row - window) // group).clamp(min=0)
-    if isinstance(got, Tensor) and got.shape == wanted.shape and (got < 0).any():
-        raise Mistake("the table has negative entries: a row that is shorter than the window "
-                      "reads no core, so clamp n(i) at 0")
-    causes = {
-        "the raw tokens are counted as tokens; as columns they stand behind the cores, so add C":
-            moved(-count, -count),
-        "the interval of a row ends before its own token: an end is one past the last, so i + 1":
-            moved(0, -1),
-        "n(i) comes from row - window; rows count from 0, so take row + 1 - window":
-            torch.stack([torch.stack([0 * row, late], 1),
-                         torch.stack([count + group * late, count + row + 1], 1)], 1),
-        "the raw tokens start with the window; they start where the last core ends":
-            torch.stack([wanted[:, 0], torch.stack([count + (row + 1 - window).clamp(min=0),
-                                                    count + row + 1], 1)], 1),
-        "every row has the cores of the last one":
-            torch.stack([wanted[-1:, 0].expand(len(wanted), 2), wanted[:, 1]], 1),
-        "the raw tokens come first; the first interval is that of the cores": wanted.flip(1),
-    }
-    need_same(got, wanted, "the table", causes=causes)
-
-
-def check_at_once(answer: Answer, draw: Draw) -> None:
+def at_once(answer: Answer, draw: Draw) -> None:
     """A text four times as long takes as many calls of torch."""
-    counts = []
+    counted = []
     for length in (24, 96):
-        q, k, v = (draw.normal(length, 4) for _ in "qkv")
-        with case(f"{length} tokens"), _Calls() as calls:
-            answer(q, k, v, 3, 4, 0.7)
-        counts.append(calls.count)
-    if counts[1] > 1.5 * counts[0]:
-        raise Mistake(f"24 tokens take {counts[0]} calls of torch, 96 tokens {counts[1]}: there is "
-                      "still a loop over groups or rows. Reshape the tokens to (groups, g, D), and "
-                      "pool all groups in one product")
+        with Called() as calls:
+            answer(*head(draw, length, 3, 4))
+        counted.append(calls.count)
+    if counted[1] > 1.5 * counted[0]:
+        raise Mistake(f"24 tokens take {counted[0]} calls of torch, 96 tokens {counted[1]}: there "
+                      "is still a loop over groups or rows. Reshape the tokens to (groups, g, D), "
+                      "and pool all groups in one product")
 
 
 # 03.9: one softmax over the columns of a table
 def seen_by(table: Tensor, columns: int) -> Tensor:
     """Return the mask of a table of intervals, (L, columns)."""
     column = torch.arange(columns)
-    starts, ends = table[..., :1], table[..., 1:]
+    return ((column >= table[..., :1]) & (column < table[..., 1:])).any(1)
+
+
+def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+    """Return attention over a table; what a row does not read is not touched."""
+    wide = [x.double() for x in (q, keys, values)]
+    rows = [attended(query, wide[1][seen], wide[2][seen], scale)
+            for query, seen in zip(wide[0], seen_by(table, len(keys)), strict=True)]
+    return torch.stack(rows).to(q.dtype)
+
+
+def masked(seen_of: Callable[..., Tensor] = lambda column, starts, ends: (
+               (column >= starts) & (column < ends)).any(1),
+           weights_of: Callable[[Tensor, Tensor], Tensor] = lambda scores, seen:
+               scores.masked_fill(~seen, -math.inf).softmax(1)) -> Answer:
+    """Return attention as one matrix, with another mask or other weights."""
+    def dense(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+        q, keys, values = (x.double() for x in (q, keys, values))
+        seen = seen_of(torch.arange(len(keys)), table[..., :1], table[..., 1:])
+        return weights_of(scale * q @ keys.T, seen) @ values
+
+    return dense
+
+
+def inside(column: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """Return which columns lie in one of the intervals."""
     return ((column >= starts) & (column < ends)).any(1)
 
 
-def masked(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor, scale: float) -> Tensor:
-    """Return attention under a mask, as one matrix."""
-    return (scale * q @ keys.T).masked_fill(~seen, -math.inf).softmax(1) @ values
+def softmax_each(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+    """Return the sum of attention over each interval by itself."""
+    each = [masked()(q, keys, values, table[:, n : n + 1], scale) for n in range(table.shape[1])]
+    return torch.stack(each).nan_to_num().sum(0)
 
 
-def tables(draw: Draw) -> list[tuple[str, int, Tensor]]:
-    """Return tables of intervals whose ends never move back, with their number of columns."""
-    made = []
-    for length, group, window in [(12, 2, 2), (23, 3, 4), (14, 2, 10)]:
-        table = table_of(length, group, window)
-        made.append((f"CCA, {length} tokens, group {group}, window {window}",
-                     int(table[-1, 1, 1]), table))
-    row, near = torch.arange(20), draw.randint(3, 6)
-    first = (row + 1 - near).clamp(min=0)
-    made.append((f"two first tokens and the {near} nearest", 20, torch.stack([
-        torch.stack([0 * row, first.clamp(max=2)], 1), torch.stack([first, row + 1], 1)], 1)))
-    return made
+DENSE: dict[str, Answer] = {
+    "nothing is hidden: every row reads every column":
+        masked(lambda column, a, b: (column >= 0).expand(len(a), -1)),
+    "the last column of an interval counts one too many: its end is not part of it, so <":
+        masked(lambda column, a, b: ((column >= a) & (column <= b)).any(1)),
+    "only the ends are compared; a column must also be at the start or behind it":
+        masked(lambda column, a, b: (column < b).any(1)),
+    "only the first interval is read":
+        masked(lambda column, a, b: inside(column, a[:, :1], b[:, :1])),
+    "only the last interval is read":
+        masked(lambda column, a, b: inside(column, a[:, -1:], b[:, -1:])),
+    "only two intervals are read; a table may have any number of them":
+        masked(lambda column, a, b: inside(column, a[:, :2], b[:, :2])),
+    "a column must lie in all intervals; it is read if it lies in the one OR in the other":
+        masked(lambda column, a, b: ((column >= a) & (column < b)).all(1)),
+    "each interval has a softmax of its own: all columns of a row share one": softmax_each,
+    "the finished weights are multiplied by the mask: the rows no longer sum to 1":
+        masked(weights_of=lambda scores, seen: scores.softmax(1) * seen),
+    "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1":
+        masked(weights_of=lambda scores, seen: (scores * seen).softmax(1)),
+    "the scale is forgotten": lambda q, k, v, table, scale: masked()(q, k, v, table, 1.0),
+}
 
 
-def _dense_causes(q: Tensor, keys: Tensor, values: Tensor, table: Tensor,
-                  scale: float) -> dict[str, Tensor]:
-    columns = len(keys)
-    seen, column = seen_by(table, columns), torch.arange(len(keys))
-    made = partial(masked, q, keys, values)
-    scores = scale * q @ keys.T
-    parts = [seen_by(table[:, n : n + 1], columns) for n in range(table.shape[1])]
-    apart = torch.stack([torch.nan_to_num(made(part, scale)) for part in parts]).sum(0)
-    return {
-        "nothing is hidden: every row reads every column": made(torch.ones_like(seen), scale),
-        "the last column of an interval counts one too many: its end is not part of it, so <":
-            made(((column >= table[..., :1]) & (column <= table[..., 1:])).any(1), scale),
-        "only the ends are compared; a column must also be at the start or behind it":
-            made((column < table[..., 1:]).any(1), scale),
-        "only the first interval is read": torch.nan_to_num(made(parts[0], scale)),
-        "only the second interval is read": made(parts[-1], scale),
-        "each interval has a softmax of its own: all columns of a row share one": apart,
-        "the finished weights are multiplied by the mask: the rows no longer sum to 1":
-            (scores.softmax(1) * seen) @ values,
-        "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1":
-            (scores * seen).softmax(1) @ values,
-        "the scale is forgotten": made(seen, 1.0),
-    }
+def some_table(rows: int, intervals: int) -> Tensor:
+    """Return a table of causal rows: some first tokens, a gap, some more, and the nearest."""
+    i = torch.arange(rows)
+    near = (i + 1 - 4).clamp(min=0)
+    spans = [torch.stack([near, i + 1], 1)]
+    for part in range(intervals - 1):
+        low = near.clamp(max=4 * part)
+        spans.insert(part, torch.stack([low, near.clamp(max=4 * part + 2)], 1))
+    return torch.stack(spans, 1)
 
 
-def check_dense(answer: Answer, draw: Draw) -> None:
-    """Tables of CCA and of a window with two first tokens, against a mask."""
-    for what, columns, table in tables(draw):
-        q, keys, values = draw.normal(len(table), 4), *(draw.normal(columns, 4) for _ in "kv")
-        with case(what):
-            need_close(answer(q, keys, values, table, 0.7),
-                       masked(q, keys, values, seen_by(table, columns), 0.7), "the output",
-                       causes=_dense_causes(q, keys, values, table, 0.7),
-                       why="does a row hide every column? A column is read if it lies in the one "
-                       "interval OR in the other")
+def over_table(draw: Draw, table: Tensor, size: float = 1.0, width: int = 4, scale: float = 0.7,
+               dtype: torch.dtype = torch.float64) -> tuple[Any, ...]:
+    """Return queries, columns, their table and a scale."""
+    columns = int(table.max())
+    q, keys, values = (draw.normal(n, width, dtype=dtype, scale=size)
+                       for n in (len(table), columns, columns))
+    return q, keys, values, table, scale
+
+
+def by_cca(draw: Draw, tokens: int, group: int, window: int) -> tuple[Any, ...]:
+    """Return inputs for the table of CCA."""
+    return over_table(draw, table_of(tokens, group, window))
+
+
+def by_table(draw: Draw, rows: int, intervals: int) -> tuple[Any, ...]:
+    """Return inputs for a table with some intervals."""
+    return over_table(draw, some_table(rows, intervals))
+
+
+def both(one: Examples, other: Examples) -> Examples:
+    """Return the examples of both, one after the other."""
+    return lambda draw: [*one(draw), *other(draw)]
+
+
+TABLES = both(examples(by_cca, (12, 2, 2), (23, 3, 4), (14, 2, 10)),
+              examples(by_table, (7, 1), (20, 2), (22, 3)))
 
 
 # 03.11: the inner loop of the blocked form
 def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, *,
-              rows: int = 8, columns: int = 4, starts_seen: bool = True, ends_seen: bool = True,
-              old_sum: bool = True, old_out: bool = True, reset: bool = False) -> Tensor:
+              rows: int = 8, columns: int = 4, after: bool = True, before: bool = True,
+              old_sum: bool = True, old_out: bool = True, reset: bool = False, safe: bool = True,
+              running: bool = True, hidden: float = -math.inf, begin: int | None = None,
+              cut: bool = True, base: float = math.e) -> Tensor:
     """Return attention over a table, block of rows by block, tile of columns by tile.
 
-    The keywords are mistakes: one end of the mask is left out, the old sum or the old output is not
-    corrected when the maximum grows, or each tile begins with nothing.
+    The keywords are mistakes: a comparison of the mask is left out, an old sum is not corrected,
+    each tile begins with nothing, nothing finite is subtracted, there is no maximum, what is hidden
+    has another score, loops begin elsewhere or tiles do not end, powers have another base.
     """
     blocks = []
-    for begin in range(0, len(q), rows):
-        mine, bounds = q[begin : begin + rows], table[begin : begin + rows]
-        nothing = (q.new_full((len(mine), 1), -math.inf), q.new_zeros(len(mine), 1),
-                   q.new_zeros(len(mine), values.shape[1]))
+    q, keys, values = (x.double() for x in (q, keys, values))
+    for start in range(0, len(q), rows):
+        mine, bounds = q[start : start + rows], table[start : start + rows]
+        nothing = (q.new_full((len(mine), 1), -math.inf if running else 0.0),
+                   q.new_zeros(len(mine), 1), q.new_zeros(len(mine), values.shape[1]))
         top, total, out = nothing
         for starts, ends in bounds.permute(1, 2, 0)[..., None]:
-            for left in range(int(starts[0]), int(ends[-1]), columns):
-                tile = torch.arange(left, min(left + columns, int(ends[-1])))
+            last = int(ends[-1])
+            for left in range(int(starts[0]) if begin is None else begin, last, columns):
+                tile = torch.arange(left, min(left + columns, last if cut else len(keys)))
                 top, total, out = nothing if reset else (top, total, out)
-                seen = (tile >= starts) | (not starts_seen)
-                seen = seen & ((tile < ends) | (not ends_seen))
-                scores = (scale * mine @ keys[tile].T).masked_fill(~seen, -math.inf)
-                new = torch.maximum(top, scores.amax(1, keepdim=True))
-                safe = new.clamp(min=torch.finfo(q.dtype).min)
-                factor, powers = (top - safe).exp(), (scores - safe).exp()
+                seen = ((tile >= starts) | (not after)) & ((tile < ends) | (not before))
+                scores = (scale * mine @ keys[tile].T).masked_fill(~seen, hidden)
+                new = torch.maximum(top, scores.amax(1, keepdim=True)) if running else top
+                still = new.masked_fill(new == -math.inf, 0.0) if safe else new
+                factor, powers = base ** (top - still), base ** (scores - still)
                 total = (factor if old_sum else 1) * total + powers.sum(1, keepdim=True)
                 out = (factor if old_out else 1) * out + powers @ values[tile]
                 top = new
@@ -413,174 +421,162 @@ def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: flo
     return torch.cat(blocks)
 
 
-EMPTY = ("a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
-         "something finite there")
-
-
-def _block_causes(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
-                  rows: int, columns: int) -> dict[str, Tensor]:
-    made = partial(in_blocks, q, keys, values, table, scale, rows=rows, columns=columns)
-    return {
+def blocked(**tiles: Any) -> dict[str, Answer]:
+    """Return what is wrong with the inner loop, for tiles of a size."""
+    return mistakes(in_blocks, {said: tiles | wrong for said, wrong in {
         "nothing is hidden inside a tile: the rows of a block read different columns":
-            made(starts_seen=False, ends_seen=False),
+            {"after": False, "before": False},
         "only the ends are compared: a row also reads what only an earlier row may still read":
-            made(starts_seen=False),
+            {"after": False},
         "only the starts are compared: a row also reads what only a later row may read":
-            made(ends_seen=False),
-        "the old terms are not corrected when the maximum grows": made(old_sum=False,
-                                                                       old_out=False),
-        "the old weighted sum is not corrected when the maximum grows": made(old_out=False),
-        "the old sum is not corrected when the maximum grows": made(old_sum=False),
-        "each tile forgets those before it": made(reset=True),
-        "the scale is forgotten": in_blocks(q, keys, values, table, 1.0, rows=rows,
-                                            columns=columns),
-    }
+            {"before": False},
+        "the old terms are not corrected when the maximum grows":
+            {"old_sum": False, "old_out": False},
+        "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
+        "the old sum is not corrected when the maximum grows": {"old_sum": False},
+        "each tile forgets those before it": {"reset": True},
+        "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
+        "something finite there": {"safe": False},
+    }.items()}) | {
+        "the scale is forgotten":
+            lambda q, k, v, table, scale: in_blocks(q, k, v, table, 1.0, **tiles)}
 
 
-def check_blocks(answer: Answer, draw: Draw) -> None:
-    """The same tables, against a mask."""
-    for what, columns, table in tables(draw):
-        q, keys, values = (2 * draw.normal(n, 4) for n in (len(table), columns, columns))
-        with case(what):
-            need_close(answer(q, keys, values, table, 0.7),
-                       masked(q, keys, values, seen_by(table, columns), 0.7), "the output",
-                       causes=_block_causes(q, keys, values, table, 0.7, 8, 4), why=EMPTY)
-
-
-def check_blocks_large(answer: Answer, draw: Draw) -> None:
-    """Scores of several thousands."""
-    (what, columns, table), *_ = tables(draw)
-    q, keys, values = (draw.normal(n, 4) for n in (len(table), columns, columns))
-    with case(f"{what}, scores of several thousands"):
-        need_close(answer(3000 * q, keys, values, table, 1.0),
-                   masked(3000 * q, keys, values, seen_by(table, columns), 1.0), "the output",
-                   why="e^score overflows: subtract the largest score so far before each exp")
+def large(draw: Draw, scores: float) -> tuple[Any, ...]:
+    """Return inputs with large scores; all are negative if `scores` is."""
+    q, keys, values, table, _ = by_cca(draw, 12, 2, 2)
+    return abs(scores) * q.abs(), keys if scores > 0 else -keys.abs(), values, table, 1.0
 
 
 # 03.13: the cores of all groups, by a kernel
-def _by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
-                 score: float | None = -math.inf, masked: bool = True,
-                 judge: int | None = None) -> Pair:
+def by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
+                score: float | None = -math.inf, loads: bool = True,
+                judge: Callable[[int, int], int] = lambda group, tile: group - 1,
+                power: float = 1.0) -> Pair:
     """Return the cores, (groups, D) each, as a right kernel makes them, or with a mistake.
 
-    The padding's scores are replaced by `score` unless it is None, its keys and values by 0 if
-    `masked`; query `judge` of a group judges, or the last.
+    The padding's scores are replaced by `score` unless it is None; its keys and values are not
+    loaded, if `loads`; another query judges; scores are multiplied by `power` before the exp.
     """
-    size, cores_of = 1 << (group - 1).bit_length(), []
-    inside = torch.arange(size) < group
-    queries, keys, values = (torch.cat([x, torch.zeros(size, x.shape[1])]) for x in (q, k, v))
+    tile, cores = 1 << (group - 1).bit_length(), []
+    member = torch.arange(tile) < group
+    queries, keys, values = (torch.cat([x, x.new_zeros(tile, x.shape[1])]) for x in (q, k, v))
     for first in range(0, len(k) // group * group, group):
-        members, others = (x[first : first + size] for x in (keys, values))
-        if masked:
-            members, others = (torch.where(inside[:, None], x, 0.0) for x in (members, others))
-        scores = scale * members @ queries[first + (group - 1 if judge is None else judge)]
+        mine, others = (x[first : first + tile] for x in (keys, values))
+        if loads:
+            mine, others = (torch.where(member[:, None], x, 0.0) for x in (mine, others))
+        scores = power * scale * (mine @ queries[first + judge(group, tile)])
         if score is not None:
-            scores = torch.where(inside, scores, torch.tensor(score))
-        cores_of.append(torch.stack([scores.softmax(0) @ members, scores.softmax(0) @ others]))
-    cores = torch.stack(cores_of, dim=1)
-    return cores[0], cores[1]
+            scores = torch.where(member, scores, torch.tensor(score))
+        cores.append(torch.stack([scores.softmax(0) @ mine, scores.softmax(0) @ others]))
+    return tuple(torch.stack(cores, 1))  # type: ignore[return-value]
 
 
-def check_kernel(answer: Answer, draw: Draw) -> None:
-    """All groups of a text whose length no group size divides."""
-    for group, length in [(3, 23), (5, 39), (4, 21)]:
-        q, k, v = (draw.normal(length, 16, dtype=torch.float32) for _ in "qkv")  # wider than high
-        made = partial(_by_programs, q, k, v, group)
-        size = 1 << (group - 1).bit_length()
-        wanted = made(1.5)
-        others = {
-            "the padding of the tile has the score 0, and exp(0) is 1: its score must be -inf":
-                made(1.5, score=None),
-            "the tile is not masked: the first tokens of the next group are pooled too":
-                made(1.5, score=None, masked=False),
-            "the scale is forgotten": made(1.0),
-            "the first query of a group judges; it is the last one": made(1.5, judge=0),
-            "the last query of the tile judges, which is not the group's":
-                made(1.5, judge=size - 1),
-        }
-        with case(f"{length} tokens, groups of {group}, tiles of {size}"):
-            got = _two(answer(q, k, v, group, 1.5), "core keys and core values")
-            for side, what in enumerate(("core keys", "core values")):
-                causes = {cause: other[side] for cause, other in others.items()}
-                need_close(got[side], wanted[side], what, causes=causes)
+def groups(draw: Draw, tokens: int, group: int) -> tuple[Any, ...]:
+    """Return the arguments of the pooling kernel; tiles are wider than high."""
+    return *(draw.normal(tokens, 16, dtype=torch.float32) for _ in "qkv"), group, 1.5
 
 
-def check_padding(answer: Answer, draw: Draw) -> None:
-    """What stands behind a group must not be read: NaN there changes nothing in its core."""
-    for group in (3, 5):
-        q, k, v = (draw.normal(3 * group + 8, 16, dtype=torch.float32) for _ in "qkv")
-        wanted = _by_programs(q, k, v, group, 1.0)
-        for x in (q, k, v):
-            x[group:] = math.nan
-        with case(f"groups of {group}, and NaN behind group 0"):
-            with np.errstate(invalid="ignore"):  # of the other groups, in Triton's interpreter
-                got = _two(answer(q, k, v, group, 1.0), "core keys and core values")
-            for side, what in enumerate(("core key", "core value")):
-                need_close(got[side][0], wanted[side][0], f"{what} 0",
-                           why="a weight of 0 times NaN is NaN, so the padding may not be read at "
-                           "all: give the tl.load of keys and values a mask, and other=0.0")
+def one_group(draw: Draw, group: int) -> tuple[Any, ...]:
+    """Return a group with NaN behind it."""
+    q, k, v = (draw.normal(2 * group - 1, 16, dtype=torch.float32) for _ in "qkv")
+    for x in (q, k, v):
+        x[group:] = math.nan
+    return q, k, v, group, 1.0
 
 
-# 03.14: attention over a table, by a kernel
-def check_intervals(answer: Answer, draw: Draw) -> None:
-    """Tables of CCA and of a window with two first tokens; lengths that no tile divides."""
-    for what, columns, table in [
-            *((f"{length} tokens, group {group}, window {window}", None,
-               table_of(length, group, window)) for length, group, window in [(40, 3, 5),
-                                                                              (70, 4, 24)]),
-            tables(draw)[-1]]:
-        columns = columns or int(table[-1, 1, 1])
-        q, keys, values = (2 * draw.normal(n, 16, dtype=torch.float32)
-                           for n in (len(table), columns, columns))
-        double = q.double(), keys.double(), values.double()
-        seen = seen_by(table, columns)
-        causes = _block_causes(*double, table, 0.25, 16, 16) | {
-            "exp2 gets scores for e: 2^x = e^(x ln 2), so the scale needs the factor log2(e)":
-                masked(*double, seen, 0.25 * math.log(2)),
-            "only the last interval is read, the raw tokens: the loop over the intervals is "
-            "missing": masked(*double, seen_by(table[:, 1:], columns), 0.25),
-            "every row reads all columns up to its own, as in the causal kernel":
-                masked(*double, torch.arange(columns) < table[:, 1, 1:], 0.25),
-        }
-        with case(what):
-            need_close(answer(q, keys, values, table, 0.25), masked(*double, seen, 0.25),
-                       "the output", causes=causes, why=EMPTY)
+# 03.14: attention over a table, by a kernel; rows, columns and features of a tile all differ
+def for_kernel(draw: Draw, table: Tensor) -> tuple[Any, ...]:
+    """Return inputs in float32."""
+    return over_table(draw, table, 1.4, width=64, scale=0.125, dtype=torch.float32)
 
 
-def check_unread(answer: Answer, draw: Draw) -> None:
-    """Columns that no row reads hold NaN."""
-    table = table_of(40, 3, 5)
-    q, keys, values = (draw.normal(n, 16, dtype=torch.float32) for n in (40, 60, 60))
-    last = int(table[-1, 1, 1])
-    wanted = masked(q.double(), keys[:last].double(), values[:last].double(),
-                    seen_by(table, last), 0.25)
-    keys[last:] = values[last:] = math.nan
-    with case("NaN in the columns behind the last token"), np.errstate(invalid="ignore"):
-        need_close(answer(q, keys, values, table, 0.25), wanted, "the output",
-                   why="a weight of 0 times NaN is NaN, so what lies behind the last column of an "
-                   "interval may not be loaded: give the tl.load of keys and values a mask, and "
-                   "other=0.0")
+def unread(draw: Draw, first_row: int, intervals: int, behind: int) -> tuple[Any, ...]:
+    """Return the last rows of a text, and NaN in all columns that none of them reads."""
+    table = some_table(60, intervals)[first_row:]
+    q, keys, values, _, scale = for_kernel(draw, table)
+    keys, values = (torch.cat([x, x.new_zeros(behind, x.shape[1])]) for x in (keys, values))
+    nobody = ~seen_by(table, len(keys)).any(0)
+    keys[nobody] = values[nobody] = math.nan
+    return q, keys, values, table, scale
 
+
+KERNEL = blocked(rows=16, columns=32) | {
+    "exp2 gets scores for e: 2^x = e^(x ln 2), so the scale needs the factor log2(e)":
+        lambda q, k, v, table, scale: masked()(q, k, v, table, scale * math.log(2)),
+    "exp gets scores for exp2, which were multiplied by log2(e): take exp2":
+        lambda q, k, v, table, scale: masked()(q, k, v, table, scale / math.log(2)),
+    "only the last interval is read, the raw tokens: the loop over the intervals is missing":
+        lambda q, k, v, table, scale: masked()(q, k, v, table[:, -1:], scale),
+    "every row reads all columns up to its own, as in the causal kernel":
+        masked(lambda column, a, b: column < b[:, -1]),
+}
 
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("03.2", "core_token", "The core of one group", 8, 2, 5, (
-        Property("equal to a sum over the members", 1, check_core),)),
+        equals("equal to a sum over the members", pooled,
+               examples(group, (3, 2), (2, 4), (5, 3), (1, 2)),
+               "the core key", "the core value", wrong=CORES),)),
     CourseTask("03.3", "row_reads", "Which tokens a row reads", 6, 2, 5, (
-        Property("equal to counting, row by row", 1, check_reads),)),
+        equals("equal to counting, row by row", row_reads,
+               examples(lambda draw, row, group, window: (row, group, window), *ROWS),
+               "the number of cores", "the first raw token", wrong=READS),)),
     CourseTask("03.6", "cca_loop", "CCA-Attention, row by row", 12, 3, 5, (
-        Property("every row, by one softmax over cores and raw tokens", 1, check_loop),)),
+        equals("every row, by one softmax over cores and raw tokens", by_rows,
+               examples(head, (12, 2, 2), (17, 3, 4), (11, 4, 2), (5, 3, 4), (6, 1, 1)),
+               "the output", wrong=LOOPS,
+               why="does row 0 read nothing at all? It reads itself, raw"),)),
     CourseTask("03.8", "cca_columns", "All cores at once, and a table", 12, 3, 5, (
-        Property("keys, values and table of every size", 1, check_columns),
-        Property("no loop over groups or rows", 1, check_at_once))),
+        equals("keys, values and table of every size", columns_of,
+               examples(head, (12, 2, 2), (17, 3, 4), (11, 4, 2), (5, 3, 4)),
+               "the keys", "the values", "the table", wrong=COLUMNS),
+        Property("no loop over groups or rows", 1, at_once, wrong={
+            "there is still a loop over groups or rows": columns_of}))),
     CourseTask("03.9", "by_mask", "The dense form", 8, 2, 5, (
-        Property("every row, by one matrix and one softmax", 1, check_dense),)),
+        equals("every row, by one matrix and one softmax", right, TABLES, "the output", wrong=DENSE,
+               why="does a row hide every column? A column is read if it lies in the one interval "
+               "OR in the other"),)),
     CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 12, 3, 5, (
-        Property("equal to one matrix", 1, check_blocks),
-        Property("large scores do no harm", 1, check_blocks_large))),
+        equals("equal to one matrix", right, TABLES, "the output", wrong=blocked()),
+        equals("large scores do no harm", right, examples(large, (3000.0,), (-1e11,)), "the output",
+               wrong={"no maximum is subtracted, and e^score overflows, or all powers are 0: "
+                      "subtract the largest score so far before each exp":
+                      partial(in_blocks, running=False),
+                      "what is hidden has the score -1e9, and a row's own scores may be lower: "
+                      "-inf is not": partial(in_blocks, hidden=-1e9)}))),
     CourseTask("03.13", "pool_by_kernel", "A kernel that pools groups", 12, 3, 4, (
-        Property("the cores of all groups", 1, check_kernel),
-        Property("reads nothing behind its group", 1, check_padding))),
+        equals("the cores of all groups", by_programs,
+               examples(groups, (23, 3), (39, 5), (21, 4)), "the core keys", "the core values",
+               wrong={
+            "the padding of the tile has the score 0, and exp(0) is 1: its score must be -inf":
+                partial(by_programs, score=None),
+            "the tile is not masked: the first tokens of the next group are pooled too":
+                partial(by_programs, score=None, loads=False),
+            "the scale is forgotten":
+                lambda q, k, v, group, scale: by_programs(q, k, v, group, 1.0),
+            "the first query of a group judges; it is the last one":
+                partial(by_programs, judge=lambda group, tile: 0),
+            "the last query of the tile judges, which is not the group's":
+                partial(by_programs, judge=lambda group, tile: tile - 1),
+            "exp2 is taken of scores for e: take exp, or multiply by log2(e)":
+                partial(by_programs, power=math.log(2))}),
+        equals("reads nothing behind its group", by_programs, examples(one_group, 3, 5),
+               "the core keys", "the core values", wrong={
+            "what lies behind the group is loaded, and a weight of 0 times NaN is NaN: give the "
+            "tl.load of keys and values a mask, and other=0.0": partial(by_programs, loads=False)})
+    ), drive=in_bounds),
     CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 15, 4, 5, (
-        Property("equal to one matrix", 1, check_intervals),
-        Property("loads nothing behind an interval", 1, check_unread))),
+        equals("equal to one matrix", right, both(
+            examples(lambda draw, tokens, group, window: for_kernel(
+                draw, table_of(tokens, group, window)), (40, 3, 5), (70, 4, 24)),
+            examples(lambda draw, rows, intervals: for_kernel(
+                draw, some_table(rows, intervals)), (20, 1), (37, 2), (50, 3))),
+               "the output", wrong=KERNEL),
+        equals("loads only what a row reads", right, examples(unread, (0, 1, 9), (40, 2, 0)),
+               "the output", wrong={
+            "the loop over the tiles begins at column 0, so that columns are loaded that no row "
+            "reads; begin at the smallest start": partial(in_blocks, rows=16, columns=32, begin=0),
+            "what lies behind the last column of an interval is loaded, and a weight of 0 times "
+            "NaN is NaN: give the tl.load of keys and values a mask, and other=0.0":
+                partial(in_blocks, rows=16, columns=32, cut=False)})), drive=in_bounds),
 )

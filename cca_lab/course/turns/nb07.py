@@ -1,94 +1,89 @@
 """What the reader writes in notebook 07; rows count from 1 there, as in the CCA paper."""
 
-from cca_lab.course.compare import need_equal, need_items
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
+from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.tasks import CourseTask
 
 
 # 07.2: the pairs of all rows
-def count(answer: Answer, draw: Draw) -> None:
-    """Against a list of rows; the first size tells the usual mistakes apart."""
-    sizes = [(9, 3, 3), (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2)]
-    sizes += draw.sizes(8, (20, 60), (2, 7), (1, 12))
-    for length, group, window in sizes:
-        rows = [(row, max(0, row - window)) for row in range(1, length + 1)]
-        pairs = [old // group + old % group + min(row, window) for row, old in rows]
-        wanted = sum(pairs)
-        causes = {
-            "the tokens that fill no group, (i - s) mod g of them, are not read":
-                sum(old // group + min(row, window) for row, old in rows),
-            "the first rows read a whole window, although the text has only begun":
-                sum(old // group + old % group + window for row, old in rows),
-            "a row that is shorter than the window gets a negative number of cores":
-                sum((row - window) // group + (row - window) % group + min(row, window)
-                    for row, old in rows),
-            "the last token of the last core is read raw as well":
-                wanted + sum(old >= group for _, old in rows),
-            "a core counts as all the tokens of its group": sum(row for row, _ in rows),
-            "only the cores are counted": sum(old // group + old % group for row, old in rows),
-            "only the last row is counted": pairs[-1],
-            "the last row is left out: does your range end at length + 1?": sum(pairs[:-1]),
-        }
-        with case(f"length {length}, group {group}, window {window}"):
-            need_equal(answer(length, group, window), wanted, "the number of pairs", causes=causes)
+def count_pairs(length: int, group: int, window: int, *, rest: bool = True, cut: bool = True,
+                short: bool = True, twice: bool = False, whole: bool = False, old: bool = True,
+                first: int = 1, last: int = 0) -> int:
+    """Return the pairs of all rows, row by row; the keywords are mistakes."""
+    total = 0
+    for row in range(length if first == 0 else 1, length + 1 - last):
+        older = max(0, row - window) if cut else row - window
+        cores = older if whole else older // group + (older % group) * rest
+        near = min(row, window) if short else window
+        total += cores + near * old + (twice and older >= group)
+    return total
 
 
 # 07.6: what a cache keeps
-def kept(answer: Answer, draw: Draw) -> None:
-    """Against counting up from an empty cache."""
-    sizes = [(9, 4, 3), (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32)]
-    sizes += draw.sizes(10, (30, 90), (2, 9), (1, 20))
-    for tokens, group, window in sizes:
-        with case(f"{tokens} tokens, group {group}, window {window}"):
-            got = answer(tokens, group, window)
-            need_items(got, 2, "two numbers: cores and raw tokens")
-            visible = 0
-            while group * (visible + 1) + window <= tokens + 1:
-                visible += 1
-            complete = sum(start + group <= tokens for start in range(0, tokens, group))
-            need_equal(got[0], complete, "cores", causes={
-                "only the cores are kept that the next row reads; the others close too, and nobody "
-                "could make them later": visible,
-                "a group that is not complete has a core": -(-tokens // group)})
-            before = max(0, tokens - window) // group
-            need_equal(got[1], tokens - group * visible, "raw tokens", causes={
-                "only the window is kept: the tokens that fill no group are raw too":
-                    min(tokens, window),
-                "the window is kept without the next row's own token, and nothing else":
-                    min(tokens, window - 1),
-                "the last row decides; the next one may read one core more":
-                    tokens - group * before,
-                "a token is dropped when its group closes, although it is still in the window":
-                    tokens % group,
-                "nothing is dropped": tokens})
+def kept_entries(tokens: int, group: int, window: int, *, cores: str = "complete",
+                 raw: str = "next") -> tuple[int, int]:
+    """Return the cores and raw tokens of a cache, by counting; the keywords are mistakes."""
+    visible = 0
+    while group * (visible + 1) + window <= tokens + 1:
+        visible += 1
+    complete = sum(start + group <= tokens for start in range(0, tokens, group))
+    return ({"complete": complete, "visible": visible, "open": -(-tokens // group)}[cores],
+            {"next": tokens - group * visible, "window": min(tokens, window),
+             "short": min(tokens, window - 1), "group": tokens % group, "all": tokens,
+             "last": tokens - group * (max(0, tokens - window) // group)}[raw])
 
 
 # 07.8: where attention is half of the work
-def half(answer: Answer, draw: Draw) -> None:
-    """Against trying one length after the other."""
-    sizes = [(8, 21), (3, 5), (1, 2)]
-    sizes += [(draw.randint(2, 30), draw.randint(2, 80)) for _ in range(4)]
-    for width, inner in sizes:
-        weights = 4 * width * width + 3 * width * inner
-        wanted = 1
-        while 4 * width * wanted * (wanted + 1) // 2 < 2 * weights * wanted:
-            wanted += 1
-        whole = 4 * width + 3 * inner
-        with case(f"width {width}, inner width {inner}"):
-            need_equal(answer(width, inner), wanted, "the length", causes={
-                "every row reads every token: causal attention has L (L + 1) / 2 pairs":
-                    -(-whole // 2),
-                "a token is multiplied with the weights once, but each takes two operations":
-                    -(-whole // 2) - 1,
-                "pairs take two operations for each number; they take four": 2 * whole - 1,
-                "row i reads i - 1 tokens; it reads itself too": whole + 1,
-                "the pairs are taken as L^2 / 2: one token too late": whole})
+def half_length(width: int, inner: int) -> int:
+    """Return the length, by trying one after the other."""
+    weights, length = 4 * width * width + 3 * width * inner, 1
+    while 4 * width * length * (length + 1) // 2 < 2 * weights * length:
+        length += 1
+    return length
 
 
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("07.2", "count_pairs", "The pairs of all rows", 6, 2, 4, (
-        Property("equal to a list of rows", 1, count),)),
+        equals("equal to a list of rows", count_pairs,
+               examples(lambda draw, length, group, window: (length, group, window), (9, 3, 3),
+                        (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2), (27, 2, 9), (41, 5, 4),
+                        (58, 7, 11)), "the number of pairs", wrong=mistakes(count_pairs, {
+            "the tokens that fill no group, (i - s) mod g of them, are not read": {"rest": False},
+            "the first rows read a whole window, although the text has only begun":
+                {"short": False},
+            "a row that is shorter than the window gets a negative number of cores":
+                {"cut": False},
+            "the last token of the last core is read raw as well": {"twice": True},
+            "a core counts as all the tokens of its group": {"whole": True},
+            "only the cores are counted": {"old": False},
+            "only the last row is counted": {"first": 0},
+            "the last row is left out: does your range end at length + 1?": {"last": 1}})),)),
     CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
-        Property("equal to counting", 1, kept),)),
+        equals("equal to counting", kept_entries,
+               examples(lambda draw, tokens, group, window: (tokens, group, window), (9, 4, 3),
+                        (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32), (57, 7, 9),
+                        (64, 2, 19)), "the cores", "the raw tokens",
+               wrong=mistakes(kept_entries, {
+            "only the cores are kept that the next row reads; the others close too, and nobody "
+            "could make them later": {"cores": "visible"},
+            "a group that is not complete has a core": {"cores": "open"},
+            "only the window is kept: the tokens that fill no group are raw too":
+                {"raw": "window"},
+            "the window is kept without the next row's own token, and nothing else":
+                {"raw": "short"},
+            "the last row decides; the next one may read one core more": {"raw": "last"},
+            "a token is dropped when its group closes, although it is still in the window":
+                {"raw": "group"},
+            "nothing is dropped": {"raw": "all"}})),)),
     CourseTask("07.8", "half_length", "Where attention is half of the work", 6, 2, 4, (
-        Property("equal to trying all lengths", 1, half),)),
+        equals("equal to trying all lengths", half_length,
+               examples(lambda draw, width, inner_width: (width, inner_width), (8, 21), (3, 5),
+                        (1, 2), (17, 60), (29, 44)), "the length", wrong={
+            "every row reads every token: causal attention has L (L + 1) / 2 pairs":
+                lambda d, h: -(-(4 * d + 3 * h) // 2),
+            "a token is multiplied with the weights once, but each takes two operations":
+                lambda d, h: -(-(4 * d + 3 * h) // 2) - 1,
+            "pairs take two operations for each number; they take four":
+                lambda d, h: 2 * (4 * d + 3 * h) - 1,
+            "row i reads i - 1 tokens; it reads itself too": lambda d, h: 4 * d + 3 * h + 1,
+            "the pairs are taken as L^2 / 2: one token too late": lambda d, h: 4 * d + 3 * h}),)),
 )

@@ -1,101 +1,91 @@
 """What the reader writes in notebook 08_caches_and_decoding."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import need_close, need_items, need_same, need_tensor
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.tasks import CourseTask, Draw
 
 
 # 08.2: a step of StreamingLLM
-def _attended(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    return torch.softmax(scale * (keys @ query), dim=0) @ values
-
-
-def _kept(x: Tensor, sinks: int, recent: int) -> Tensor:
+def kept(x: Tensor, sinks: int, recent: int) -> Tensor:
     """Keep the first and the last rows, none twice."""
     return x[[row for row in range(len(x)) if row < sinks or row >= len(x) - recent]]
 
 
-def _tail(x: Tensor, count: int) -> Tensor:
-    return x[len(x) - min(count, len(x)):]
+def streaming_step(query: Tensor, key: Tensor, value: Tensor, past_keys: Tensor,
+                   past_values: Tensor, sinks: int, recent: int, *, first: bool = False,
+                   own: bool = True, power: float = 0.5,
+                   keep: Callable[[Tensor, int, int], Tensor] = kept) -> tuple[Tensor, ...]:
+    """Return the output, and the keys and values that stay; the keywords are mistakes."""
+    keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
+    read = (keep(keys, sinks, recent), keep(values, sinks, recent)) if first else (keys, values)
+    read = read if own or len(read[0]) == 1 else (read[0][:-1], read[1][:-1])
+    output = (read[0] @ query / len(query) ** power).softmax(0) @ read[1]
+    return output, keep(keys, sinks, recent), keep(values, sinks, recent)
 
 
-def streaming(answer: Answer, draw: Draw) -> None:
-    """Token by token, the right past each time."""
+def last(x: Tensor, count: int) -> Tensor:
+    """Return the last rows, as many as there are."""
+    return x[len(x) - min(count, len(x)) :]
+
+
+def token_by_token(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the next token of each length of the past, as it is right."""
     for sinks, recent, width in [(1, 2, 4), (2, 3, 3), (0, 2, 4), (3, 1, 5)]:
         keys, values = torch.zeros(2, 0, width, dtype=torch.float64)
         for _ in range(sinks + recent + 4):
-            query, key, value = draw.normal(3, width)
-            with case(f"{sinks} sinks, {recent} recent, {len(keys)} tokens in the past"):
-                got = need_items(answer(query, key, value, keys, values, sinks, recent), 3,
-                                 "three things: the output, and the keys and values that stay")
-                keys, values = torch.cat([keys, key[None]]), torch.cat([values, value[None]])
-                _check_output(got[0], query, keys, values, sinks, recent)
-                _check_stay(got[1], keys, sinks, recent, "the keys that stay")
-                _check_stay(got[2], values, sinks, recent, "the values that stay")
-            keys, values = _kept(keys, sinks, recent), _kept(values, sinks, recent)
-
-
-def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sinks: int,
-                  recent: int) -> None:
-    scale = len(query) ** -0.5
-    need_close(output, _attended(query, keys, values, scale), "the output", causes={
-        "the token does not attend to itself": _attended(query, keys[:-1], values[:-1], scale),
-        "eviction comes first, so the row has lost one token":
-            _attended(query, _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
-        "the scores are not divided by sqrt(D)": _attended(query, keys, values, 1.0),
-        "the scores are not divided by sqrt(D), but by D":
-            _attended(query, keys, values, scale**2)})
-
-
-def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> None:
-    wanted = _kept(long, sinks, recent)
-    causes = {
-        "nothing is evicted": long,
-        "the sinks are dropped": _tail(long, sinks + recent),
-        "while there are few tokens, some are kept twice":
-            torch.cat([long[:sinks], _tail(long, recent)]),
-        "one recent token too many is kept": _kept(long, sinks, recent + 1),
-        "one recent token too few is kept": _kept(long, sinks, recent - 1),
-        "only the sinks stay": long[:sinks],
-        "with recent = 0 or few tokens a slice such as x[-recent:] takes everything":
-            torch.cat([long[:sinks], long]),
-        "the new token is not among them": _kept(long[:-1], sinks, recent),
-    }
-    if isinstance(came, Tensor) and came.shape != wanted.shape:
-        for cause, other in causes.items():
-            if other.shape == came.shape and torch.allclose(came.double(), other):
-                raise Mistake(f"{what} are {len(came)}, wanted {len(wanted)}. This is what comes "
-                              f"out when {cause}")
-    need_close(need_tensor(came, wanted.shape, what), wanted, what, causes=causes)
+            step = (*draw.normal(3, width), keys, values, sinks, recent)
+            yield f"{sinks} sinks, {recent} recent, {len(keys)} tokens in the past", step
+            keys, values = streaming_step(*step)[1:]
 
 
 # 08.4: the mask of a chunk
-def chunks(answer: Answer, draw: Draw) -> None:
-    """Small tables."""
-    for past, chunk in [(2, 3), (0, 4), (5, 1), (3, 2), (draw.randint(1, 6), draw.randint(2, 6))]:
-        wanted = torch.tensor([[column <= past + row for column in range(past + chunk)]
-                               for row in range(chunk)])
-        ones = torch.ones(chunk, past + chunk, dtype=torch.bool)
-        with case(f"{past} tokens in the past, a chunk of {chunk}"):
-            need_same(answer(past, chunk), wanted, "the table", causes={
-                "the triangle begins at the top left, so the first row sees one token of the past "
-                "only": ones.tril(),
-                "a row does not see its own token": ones.tril(past - 1),
-                "a row sees one token too many: the next one": ones.tril(past + 1),
-                "every row sees the whole chunk, its future included": ones,
-                "the chunk's own tokens are not seen":
-                    torch.cat([ones[:, :past], ~ones[:, past:]], dim=1),
-                "the past is not seen": ones.tril(past) & (torch.arange(past + chunk) >= past),
-                "true and false are exchanged": ~wanted})
+def chunk_mask(past: int, chunk: int, *, diagonal: int = 0, top: bool = False,
+               future: bool = False, with_past: bool = True, with_chunk: bool = True,
+               turned: bool = False) -> Tensor:
+    """Return which columns each row of a chunk sees; the keywords are mistakes."""
+    column, row = torch.arange(past + chunk), torch.arange(chunk)[:, None]
+    seen = (column <= row + diagonal + (0 if top else past)) | future
+    seen = seen & ((column >= past) | with_past) & ((column < past) | with_chunk)
+    return ~seen if turned else seen
 
 
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("08.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, 5, (
-        Property("attends first, then evicts", 1, streaming),)),
+        equals("attends first, then evicts", streaming_step, token_by_token, "the output",
+               "the keys that stay", "the values that stay", wrong=mistakes(streaming_step, {
+            "the token does not attend to itself": {"own": False},
+            "eviction comes first, so the row has lost one token": {"first": True},
+            "the scores are not divided by sqrt(D)": {"power": 0.0},
+            "the scores are not divided by sqrt(D), but by D": {"power": 1.0},
+            "nothing is evicted, or one recent token too many is kept":
+                {"keep": lambda x, sinks, recent: x},
+            "the sinks are dropped": {"keep": lambda x, sinks, recent: last(x, sinks + recent)},
+            "while there are few tokens, some are kept twice":
+                {"keep": lambda x, sinks, recent: torch.cat([x[:sinks], last(x, recent)])},
+            "one recent token too few is kept":
+                {"keep": lambda x, sinks, recent: kept(x, sinks, recent - 1)},
+            "only the sinks stay": {"keep": lambda x, sinks, recent: x[:sinks]},
+            "a slice such as x[-recent:] is taken where there is nothing to drop":
+                {"keep": lambda x, sinks, recent: torch.cat([x[:sinks], x])},
+            "the new token is not among those that stay":
+                {"keep": lambda x, sinks, recent: kept(x[:-1], sinks, recent)}})),)),
     CourseTask("08.4", "chunk_mask", "What the rows of a chunk see", 4, 2, 4, (
-        Property("all of the past, and the chunk up to itself", 1, chunks),)),
+        equals("all of the past, and the chunk up to itself", chunk_mask,
+               examples(lambda draw, past, chunk: (past, chunk), (2, 3), (0, 4), (5, 1), (3, 2),
+                        (4, 6)), "the table", wrong=mistakes(chunk_mask, {
+            "the triangle begins at the top left, so the first row sees one token of the past "
+            "only": {"top": True},
+            "a row does not see its own token": {"diagonal": -1},
+            "a row sees one token too many: the next one": {"diagonal": 1},
+            "every row sees the whole chunk, its future included": {"future": True},
+            "the chunk's own tokens are not seen": {"with_chunk": False},
+            "the past is not seen": {"with_past": False},
+            "true and false are exchanged": {"turned": True}}) | {
+            "the table is one to be added, with 0 and -inf": lambda past, chunk: torch.where(
+                chunk_mask(past, chunk), 0.0, -torch.inf)}),)),
 )

@@ -1,110 +1,103 @@
 """What the reader writes in notebook 09: operations a byte, pairs in blocks, Amdahl's law."""
 
-from cca_lab.course.compare import need_equal
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
+from collections.abc import Callable
+from typing import Any
+
+from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.tasks import CourseTask, Draw
 
 
 # 09.3: operations a byte
-def intensity(answer: Answer, draw: Draw) -> None:
-    """The last rows of a text, one to all; the first size tells the usual mistakes apart."""
-    sizes = [(3, 7, 5, 2), (1, 1024, 64, 4), (1024, 1024, 64, 4)]
-    sizes += [(draw.randint(2, 9), draw.randint(10, 40), draw.randint(3, 70), draw.choice((1, 4)))
-              for _ in range(6)]
-    for rows, length, head_dim, itemsize in sizes:
-        pairs = sum(range(length - rows + 1, length + 1))
-        operations, numbers = 4 * head_dim * pairs, 2 * head_dim * (rows + length)
-        moved = itemsize * numbers
-        causes = {
-            "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
-            "addition a feature": operations / 2 / moved,
-            "every row reads the whole text; row i of a causal text reads i tokens":
-                4 * head_dim * rows * length / moved,
-            "the rows are the first of the text; they are its last":
-                4 * head_dim * rows * (rows + 1) / 2 / moved,
-            "a row does not read its own token": 4 * head_dim * (pairs - rows) / moved,
-            "numbers are counted; a number has `itemsize` bytes": operations / numbers,
-            "the values are not read": operations / (moved - itemsize * head_dim * length),
-            "the output is not written": operations / (moved - itemsize * head_dim * rows),
-            "keys and values are those of the rows only; the rows read the whole text":
-                operations / (4 * itemsize * head_dim * rows),
-            "a query, a key, a value and an output are moved for every pair": 1 / itemsize,
-            "it is bytes over operations, upside down": moved / operations,
-        }
-        with case(f"{rows} rows of {length} tokens, {head_dim} features of {itemsize} bytes"):
-            need_equal(answer(rows, length, head_dim, itemsize), operations / moved,
-                       "operations a byte", tolerance=1e-9, causes=causes)
+def operations_a_byte(rows: int, length: int, head_dim: int, itemsize: int, *, each: int = 4,
+                      numbers: Callable[[int, int], int] = lambda rows, length:
+                          2 * rows + 2 * length,
+                      pairs: Callable[[int, int], int] = lambda rows, length: sum(
+                          range(length - rows + 1, length + 1)),
+                      counted: bool = False) -> float:
+    """Return operations over bytes for the last rows of a text; the keywords are mistakes."""
+    moved = head_dim * numbers(rows, length) * (1 if counted else itemsize)
+    return each * head_dim * pairs(rows, length) / moved
 
 
 # 09.4: what blocks compute
-def _tiles(length: int, block: int) -> list[tuple[range, range]]:
-    """Return the rows and columns of all tiles."""
+def computed_pairs(length: int, window: int, block: int, *, area: str = "cut", every: str = "any",
+                   early: int = 0) -> int:
+    """Return the pairs of the tiles that hold a visible one; the keywords are mistakes."""
+    total = 0
     edges = [range(first, min(first + block, length)) for first in range(0, length, block)]
-    return [(rows, columns) for rows in edges for columns in edges]
-
-
-def _sees(row: int, column: int, window: int) -> bool:
-    return row - window < column <= row
-
-
-def computed(answer: Answer, draw: Draw) -> None:
-    """Against going through all tiles, pair by pair."""
-    sizes = [(4, 2, 2), (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5)]
-    sizes += draw.sizes(8, (14, 40), (2, 20), (2, 7))
-    for length, window, block in sizes:
-        tiles = _tiles(length, block)
-        area = {(rows, columns): len(rows) * len(columns) for rows, columns in tiles}
-        seen = {(rows, columns): sum(_sees(i, t, window) for i in rows for t in columns)
-                for rows, columns in tiles}
-        wanted = sum(area[tile] for tile in tiles if seen[tile])
-        causes: dict[str, float] = {
-            "only the visible pairs are counted; a tile is computed whole": sum(seen.values()),
-            "only the tiles that are visible whole are computed":
-                sum(area[tile] for tile in tiles if seen[tile] == area[tile]),
-            "the window is forgotten: tiles far to the left of it are computed":
-                sum(area[rows, columns] for rows, columns in tiles if columns[0] <= rows[-1]),
-            "every tile is computed, those of the future too": length * length,
-            "the last tiles count as whole blocks, though the text ends inside them":
-                sum(block * block for tile in tiles if seen[tile]),
-            "a block's last row decides which tiles are needed; its first row reaches further back":
-                sum(area[rows, columns] for rows, columns in tiles
-                    if any(_sees(rows[-1], t, window) for t in columns)),
-            "the window begins one token early: a window of w holds the row's own token":
-                sum(area[rows, columns] for rows, columns in tiles
-                    if any(_sees(i, t, window + 1) for i in rows for t in columns)),
-            "tiles are cut at the first column that the block reads; they begin at multiples of "
-            "the block":
-                sum(len(rows) * (rows[-1] + 1 - max(0, rows[0] - window + 1))
-                    for rows, columns in tiles if columns[0] == 0),
-        }
-        with case(f"length {length}, window {window}, block {block}"):
-            need_equal(answer(length, window, block), wanted, "computed pairs", causes=causes)
+    for rows in edges:
+        if area == "first":
+            total += len(rows) * (rows[-1] + 1 - max(0, rows[0] - window + 1))
+            continue
+        for columns in edges:
+            seen = [i - window - early < t <= i for i in rows for t in columns]
+            needed = {"any": any(seen), "all": all(seen), "always": True,
+                      "past": columns[0] <= rows[-1], "last": any(seen[-len(columns) :])}[every]
+            total += needed * {"cut": len(seen), "seen": sum(seen), "whole": block * block}[area]
+    return total
 
 
 # 09.9: Amdahl's law, backwards
-def share(answer: Answer, draw: Draw) -> None:
-    """From the law forwards: a share and a gain, and the speed-up that they give."""
-    known = [(0.5, 2.0), (0.9, 10.0), (0.25, 4.0)]
-    drawn = [(draw.uniform(0.1, 0.95), draw.uniform(1.5, 40)) for _ in range(6)]
-    for wanted, gain in known + drawn:
-        whole = 1 / (1 - wanted + wanted / gain)
-        causes = {
-            "the speed-ups are divided; only time can be divided, so write the law for times":
-                whole / gain,
-            "the part becomes free; it still takes 1/part of its time": 1 - 1 / whole,
-            "the speed-ups minus one are divided; the law is about times, which are 1 / speed-up":
-                (whole - 1) / (gain - 1),
-            "it is the share that stays as it was; the other share is asked for": 1 - wanted,
-            "it is the part's share of the time afterwards, not before": wanted / gain * whole,
-        }
-        with case(f"whole {whole:.4g}, part {gain:.4g}"):
-            need_equal(answer(whole, gain), wanted, "the share", tolerance=1e-6, causes=causes)
+def speedups(draw: Draw, share: float, part: float) -> tuple[Any, ...]:
+    """Return the speed-up of the whole from a share and the speed-up of the part."""
+    return 1 / (1 - share + share / part), part
 
 
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("09.3", "operations_a_byte", "Operations for each byte", 6, 2, 5, (
-        Property("equal to counting pairs and numbers", 1, intensity),)),
+        equals("equal to counting pairs and numbers", operations_a_byte,
+               examples(lambda draw, rows, length, head_dim, itemsize: (
+                   rows, length, head_dim, itemsize), (3, 7, 5, 2), (1, 1024, 64, 4),
+                   (1024, 1024, 64, 4), (5, 31, 12, 4), (8, 19, 37, 1)), "operations a byte",
+               wrong=mistakes(operations_a_byte, {
+            "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
+            "addition a feature": {"each": 2},
+            "every row reads the whole text; row i of a causal text reads i tokens":
+                {"pairs": lambda rows, length: rows * length},
+            "the rows are the first of the text; they are its last":
+                {"pairs": lambda rows, length: rows * (rows + 1) // 2},
+            "a row does not read its own token":
+                {"pairs": lambda rows, length: sum(range(length - rows, length))},
+            "numbers are counted; a number has `itemsize` bytes": {"counted": True},
+            "the values are not read": {"numbers": lambda rows, length: 2 * rows + length},
+            "the output is not written": {"numbers": lambda rows, length: rows + 2 * length},
+            "keys and values are those of the rows only; the rows read the whole text":
+                {"numbers": lambda rows, length: 4 * rows}}) | {
+            "a query, a key, a value and an output are moved for every pair":
+                lambda rows, length, head_dim, itemsize: 1 / itemsize,
+            "it is bytes over operations, upside down":
+                lambda *sizes: 1 / operations_a_byte(*sizes)}),)),
     CourseTask("09.4", "computed_pairs", "Pairs that blocks compute", 8, 3, 4, (
-        Property("equal to going through all tiles", 1, computed),)),
+        equals("equal to going through all tiles", computed_pairs,
+               examples(lambda draw, length, window, block: (length, window, block), (4, 2, 2),
+                        (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5), (29, 11, 6),
+                        (37, 3, 7)), "computed pairs", wrong=mistakes(computed_pairs, {
+            "only the visible pairs are counted; a tile is computed whole": {"area": "seen"},
+            "only the tiles that are visible whole are computed": {"every": "all"},
+            "the window is forgotten: tiles far to the left of it are computed":
+                {"every": "past"},
+            "every tile is computed, those of the future too": {"every": "always"},
+            "the last tiles count as whole blocks, though the text ends inside them":
+                {"area": "whole"},
+            "a block's last row decides which tiles are needed; its first row reaches further back":
+                {"every": "last"},
+            "the window begins one token early: a window of w holds the row's own token":
+                {"early": 1},
+            "tiles are cut at the first column that the block reads; they begin at multiples of "
+            "the block": {"area": "first"}})),)),
     CourseTask("09.9", "needed_share", "The share that a speed-up needs", 5, 2, 5, (
-        Property("Amdahl's law, backwards", 1, share),)),
+        equals("Amdahl's law, backwards", lambda whole, part: (1 - 1 / whole) / (1 - 1 / part),
+               examples(speedups, (0.5, 2.0), (0.9, 10.0), (0.25, 4.0), (0.37, 6.5), (0.71, 23.0),
+                        (0.83, 1.9)), "the share", tolerance=1e-6, wrong={
+            "the speed-ups are divided; only time can be divided, so write the law for times":
+                lambda whole, part: whole / part,
+            "the part becomes free; it still takes 1/part of its time":
+                lambda whole, part: 1 - 1 / whole,
+            "the speed-ups minus one are divided, which is the part's share of the time "
+            "afterwards; the law is about the time before":
+                lambda whole, part: (whole - 1) / (part - 1),
+            "it is the share that stays as it was; the other share is asked for":
+                lambda whole, part: (1 / whole - 1 / part) / (1 - 1 / part),
+            "both speed-ups are turned into times, and these are divided":
+                lambda whole, part: part / whole}),)),
 )

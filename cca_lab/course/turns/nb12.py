@@ -1,144 +1,197 @@
 """What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_equal
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.course.compare import describe
+from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.tasks import CourseTask, Draw, Mistake
+from cca_lab.theory.base_two import softmax
 
 # 12.2: layers until a token is inside a row
-
 Reach = list[list[bool]]
 
 
-def _layers(reach: Reach, row: int, token: int) -> int:
+def layers_until(reach: Reach, row: int, token: int, *, keeps: bool = True) -> int:
     """Count layers by boolean matrices: what is inside every row, layer after layer."""
     length = len(reach)
-    step = torch.tensor(reach) | torch.eye(length, dtype=torch.bool)
-    inside = torch.eye(length)
+    eye = torch.eye(length, dtype=torch.bool)
+    step, inside = torch.tensor(reach) | eye, eye.float()
     for layers in range(1, length + 1):
         inside = (step.float() @ inside > 0).float()
         if inside[row, token]:
-            return layers
+            return 0 if not keeps and row == token and not reach[row][row] else layers
     return 0
 
 
-def _compare(answer: Answer, reach: Reach, what: str) -> None:
-    """Compare all pairs of a row and a token; one cause must explain all wrong ones."""
-    length = len(reach)
-    pairs = [(row, token) for row in range(length) for token in range(length)]
-    got = {pair: answer(reach, *pair) for pair in pairs}
-    turned = [list(column) for column in zip(*reach, strict=True)]
-    causes: dict[str, Callable[[int, int], int]] = {
-        "row and token are exchanged: reach[i][t] says that row i reads token t":
-            lambda i, t: _layers(turned, i, t),
-        "only one layer is looked at": lambda i, t: int(reach[i][t]),
-        "the rows in between are counted, not the layers: a token that is read at once takes one "
-        "layer": lambda i, t: max(0, _layers(reach, i, t) - 1),
-        "a row does not keep its own input":
-            lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
-        "a row's own input takes no layer; after one layer it is inside":
-            lambda i, t: _layers(reach, i, t) * (i != t),
-    }
-    for row, token in pairs:
-        wanted = _layers(reach, row, token)
-        if got[row, token] != wanted:
-            explained = {cause: rule(row, token) for cause, rule in causes.items()
-                         if all(rule(*pair) == got[pair] for pair in pairs)}
-            with case(f"{what}, row {row}, token {token}"):
-                need_equal(got[row, token], wanted, "the number of layers", causes=explained)
+def exchanged(reach: Reach, row: int, token: int) -> int:
+    """Return the layers if reach[i][t] said that row t reads token i."""
+    return layers_until([list(column) for column in zip(*reach, strict=True)], row, token)
 
 
-def chains(answer: Answer, draw: Draw) -> None:
-    """The words of the notebook, and random mechanisms."""
-    words = [[sign == "x" for sign in row] for row in ("x....", "xx...", "xxx..", "x.xx.", "x..xx")]
-    _compare(answer, words, "the five words")
-    _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)],
-             "each row reads only the token before it")
-    for _ in range(4):
-        length = draw.randint(5, 9)
-        reach = [[token <= row and draw.random() < 0.3 for token in range(length)]
-                 for row in range(length)]
-        _compare(answer, reach, "a random mechanism")
+def pairs(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield all pairs of the words of the notebook, and of random mechanisms."""
+    texts = {"the five words": [[sign == "x" for sign in row]
+                                for row in ("x....", "xx...", "xxx..", "x.xx.", "x..xx")],
+             "each row reads only the token before it": [[t == row - 1 for t in range(7)]
+                                                         for row in range(7)]}
+    for length in (5, 6, 8):
+        texts[f"a random mechanism, {length} tokens"] = [
+            [token <= row and draw.random() < 0.3 for token in range(length)]
+            for row in range(length)]
+    for what, reach in texts.items():
+        for row in range(len(reach)):
+            for token in range(len(reach)):
+                yield f"{what}, row {row}, token {token}", (reach, row, token)
 
 
 # 12.5: a detector of leaks
-
 Attend = Callable[[Tensor], Tensor]
 
 
-def _mean(text: Tensor) -> Tensor:
+def mean(text: Tensor) -> Tensor:
+    """Return the mean of the past."""
     return text.cumsum(0) / torch.arange(1, len(text) + 1)[:, None]
 
 
-def _attention(text: Tensor) -> Tensor:
+def attention(text: Tensor) -> Tensor:
+    """Return causal attention."""
     past = torch.ones(len(text), len(text), dtype=torch.bool).tril()
     return (text @ text.T).masked_fill(~past, float("-inf")).softmax(1) @ text
 
 
-def _in_pairs(text: Tensor) -> Tensor:
+def in_pairs(text: Tensor) -> Tensor:
+    """Return the mean of each pair: both tokens of a pair read each other."""
     whole = len(text) // 2 * 2
     return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0),
                       text[whole:]])
 
 
-def _after_softmax(text: Tensor) -> Tensor:
+def after_softmax(text: Tensor) -> Tensor:
+    """Return attention whose mask comes too late: later tokens stand in every normaliser."""
     return (text @ text.T).softmax(1).tril() @ text
 
 
-def _largest(text: Tensor) -> Tensor:
+def largest(text: Tensor) -> Tensor:
     """Rows after the second read a token chosen from the text; only the choice looks ahead."""
     start = text[:2].sum(1).argmax() if text[2:, 0].sum() > 0 else text[:2].sum(1).argmin()
-    return _mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
+    return mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
 
 
-def _faint(text: Tensor) -> Tensor:
-    return _mean(text) + 1e-9 * text.sum(0)
+FORMS: dict[str, Attend] = {
+    "the mean of the past": mean, "causal attention": attention,
+    "the mean of each pair of tokens": in_pairs, "a mask after the softmax": after_softmax,
+    "the first row reads the third token":
+        lambda text: mean(text) + text[2] * (torch.arange(len(text)) == 0)[:, None],
+    "a choice that later tokens make": largest,
+    "a mean with 1e-9 of all tokens": lambda text: mean(text) + 1e-9 * text.sum(0)}
 
 
-def _ahead(text: Tensor) -> Tensor:
-    """The first row reads the third token; nothing else looks ahead."""
-    return _mean(text) + text[2] * (torch.arange(len(text)) == 0)[:, None]
+def form(draw: Draw, mechanism: str) -> tuple[Any, ...]:
+    """Return a mechanism, a text, and another one."""
+    text = draw.normal(7, 3)
+    text[:, 0] = -text[:, 0].abs()
+    return FORMS[mechanism], text, text[:1].abs() + draw.normal(7, 3, scale=2.0).abs()
 
 
-LEAKING: dict[str, tuple[Attend, str]] = {
-    "the mean of each pair of tokens": (
-        _in_pairs, "both tokens of a pair read each other: the future may begin at every token, "
-        "not only at the end or in the middle"),
-    "a mask after the softmax": (
-        _after_softmax, "later tokens stand in the normaliser of every row"),
-    "the first row reads the third token": (_ahead, "replace all tokens from each place on"),
-    "a choice that later tokens make": (
-        _largest, "its derivative is 0: only a large edit shows it"),
-    "a mean with 1e-9 of all tokens": (
-        _faint, "the change is small and real: compare with torch.equal"),
-}
-ACCUSED = "rows that are themselves replaced may change: compare only the rows before them"
-CAUSAL = {"the mean of the past": (_mean, ACCUSED), "causal attention": (_attention, ACCUSED)}
+def replaced(text: Tensor, other: Tensor, t: int) -> Tensor:
+    """Return the text with all tokens from t on those of the other."""
+    return torch.cat([text[:t], other[t:]])
 
 
-def detects(answer: Answer, draw: Draw) -> None:
-    """Mechanisms that read the future, and some that do not."""
-    for name, (attend, why) in {**CAUSAL, **LEAKING}.items():
-        for _ in range(3):
-            text = draw.normal(7, 3)
-            text[:, 0] = -text[:, 0].abs()
-            other = text[:1].abs() + draw.normal(7, 3, scale=2.0).abs()
-            got = answer(attend, text, other)
-            got = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
-            if not isinstance(got, bool):
-                raise Mistake(f"{name}: the result is {describe(got)}, wanted True or False")
-            if got and name in CAUSAL:
-                raise Mistake(f"{name} is causal, and is accused: {why}")
-            if not got and name in LEAKING:
-                raise Mistake(f"{name} is missed: {why}")
+def reads_future(attend: Attend, text: Tensor, other: Tensor, *,
+                 places: Callable[[int], list[int]] = lambda length: list(range(1, length)),
+                 equal: Callable[[Tensor, Tensor], bool] = torch.equal,
+                 rows: Callable[[int], slice] = slice,
+                 edit: Callable[[Tensor, Tensor, int], Tensor] = replaced) -> bool:
+    """Return whether a row changes when later tokens do; the keywords are mistakes."""
+    return any(not equal(attend(edit(text, other, t))[rows(t)], attend(text)[rows(t)])
+               for t in places(len(text)))
+
+
+# 12.6: a change of values that one row sees and another does not
+Row = list[Fraction]
+Change = Sequence[int]
+
+
+def moved(row: Row, change: Change) -> Fraction:
+    """Return how far a weighted sum of values moves with them."""
+    return sum((weight * by for weight, by in zip(row, change, strict=True)), Fraction(0))
+
+
+def unseen_change(kept: Row, full: Row, *, values: Iterable[int] = range(-2, 3),
+                  fits: Callable[[Fraction, Fraction], bool] = lambda kept, full: kept == 0 != full,
+                  size: Callable[[Change], int] = lambda change: sum(map(abs, change)),
+                  ) -> Change | None:
+    """Search all changes of values for a small one that moves the second sum only."""
+    found = [change for change in product(values, repeat=len(full))
+             if fits(moved(kept, change), moved(full, change))]
+    return min(found, key=size, default=None)
+
+
+def unseen(got: Any, kept: Row, full: Row) -> None:
+    """Raise a `Mistake` unless a change is one of the smallest, or there is none."""
+    wanted = unseen_change(kept, full)
+    if got is None and wanted is None:
+        return
+    if got is None:
+        raise Mistake("the search found nothing, and there is such a change")
+    if (not isinstance(got, (list, tuple)) or len(got) != len(full)
+            or not all(isinstance(by, int) and abs(by) <= 2 for by in got)):
+        raise Mistake(f"the result is {describe(got)}, wanted a whole number from -2 to 2 for each "
+                      "token, or None")
+    for row, name in ((kept, "first"), (full, "second")):
+        if (moved(row, got) != 0) != (row is full):
+            raise Mistake(f"{list(got)} moves the {name} output by {moved(row, got)}")
+    if wanted is None or sum(map(abs, got)) > sum(map(abs, wanted)):
+        raise Mistake(f"{list(got)} is not the smallest change")
+
+
+def weights(draw: Draw, tokens: int) -> tuple[Row, Row]:
+    """Return two rows of weights: halves and thirds for two tokens, else drawn."""
+    if tokens == 2:
+        return [Fraction(1, 2)] * 2, [Fraction(1, 3), Fraction(2, 3)]
+    return (softmax([draw.randint(0, 1) for _ in range(tokens)]),
+            softmax([draw.randint(0, 2) for _ in range(tokens)]))
 
 
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
-        Property("equal to products of matrices", 1, chains),)),
+        equals("equal to products of matrices", layers_until, pairs, "the number of layers",
+               wrong=mistakes(layers_until, {"a row does not keep its own input":
+                                             {"keeps": False}}) | {
+            "row and token are exchanged: reach[i][t] says that row i reads token t": exchanged,
+            "only one layer is looked at": lambda reach, i, t: int(reach[i][t]),
+            "the rows in between are counted, not the layers: a token that is read at once takes "
+            "one layer": lambda reach, i, t: max(0, layers_until(reach, i, t) - 1),
+            "a row's own input takes no layer; after one layer it is inside":
+                lambda reach, i, t: layers_until(reach, i, t) * (i != t)}),)),
     CourseTask("12.5", "reads_future", "A detector of leaks", 8, 3, 5, (
-        Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
+        equals("finds the leaks, and accuses no causal mechanism", reads_future,
+               examples(form, *FORMS), "the result", wrong=mistakes(reads_future, {
+            "rows that are themselves replaced are compared; they may change":
+                {"rows": lambda t: slice(None)},
+            "only the last token is replaced; the future may begin at every token":
+                {"places": lambda length: [length - 1]},
+            "small changes are tolerated; one that is small and real is a leak: compare with "
+            "torch.equal": {"equal": lambda a, b: torch.allclose(a, b, atol=1e-6)},
+            "the edit is tiny; a choice that later tokens make shows in a large one only":
+                {"edit": lambda text, other, t: text + 1e-6 * (
+                    torch.arange(len(text)) == t)[:, None]}})),)),
+    CourseTask("12.6", "unseen_change", "A change that one of two rows does not see", 8, 3, 5, (
+        holds("the smallest one, or none", unseen, examples(weights, 2, 3, 3, 4, 4),
+              wrong=mistakes(unseen_change, {
+            "values are only raised; the sum of changes with both signs can be 0":
+                {"values": range(3)},
+            "the second sum may stand still, too: it has to move":
+                {"fits": lambda kept, full: kept == 0},
+            "the first sum may move: it has to stand still":
+                {"fits": lambda kept, full: full != 0},
+            "the first change that is found is taken, not the smallest":
+                {"size": lambda change: 0}})),)),
 )

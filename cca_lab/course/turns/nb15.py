@@ -2,80 +2,86 @@
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from cca_lab.course.compare import need_equal, need_number
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.tasks import CourseTask, Draw
 
 
-def half_width(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the 95 % half-width of the mean of a - b, paired, with Student's t."""
-    gaps = np.subtract(a, b)
-    return float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
+# 15.2: the interval of a paired difference
+def half_width(a: Sequence[float], b: Sequence[float], *, below: int = 1, at: float = 0.975,
+               of_mean: bool = True, paired: bool = True, normal: bool = False) -> float:
+    """Return the 95 % half-width of the mean of a - b; the keywords are mistakes."""
+    gaps, seeds = np.subtract(a, b), len(a)
+    spread = (gaps.std(ddof=below) if paired
+              else math.sqrt(np.var(a, ddof=1) + np.var(b, ddof=1)))
+    t = stats.norm.ppf(at) if normal else stats.t.ppf(at, seeds - 1)
+    return float(t * spread / (math.sqrt(seeds) if of_mean else 1.0))
 
 
-def check_half_width(answer: Answer, draw: Draw) -> None:
-    """Against scipy's t, with the usual slips as causes."""
-    for seeds in (2, 3, 5):
-        a = [round(draw.gauss(1.2, 0.1), 3) for _ in range(seeds)]
-        b = [round(x - 0.02 + draw.gauss(0, 0.01), 3) for x in a]
-        gaps = np.subtract(a, b)
-        spread, t = gaps.std(ddof=1) / math.sqrt(seeds), stats.t.ppf(0.975, seeds - 1)
-        apart = math.sqrt((np.var(a, ddof=1) + np.var(b, ddof=1)) / seeds)
-        normal = NormalDist().inv_cdf(0.975)
-        with case(f"{seeds} seeds"):
-            got = need_number(answer(a, b), "the half-width")
-            for cause, wrong in {
-                "subtract seed by seed first: the spread of a and b alone is not that of the "
-                "difference": t * apart,
-                "divide the squares by the number of seeds minus one (ddof=1)":
-                    t * gaps.std() / math.sqrt(seeds),
-                "the spread of the mean is that of one seed over the square root of their number":
-                    t * gaps.std(ddof=1),
-                f"1.96 is for many seeds; with {seeds} take Student's t with {seeds - 1} degree(s) "
-                "of freedom": normal * spread,
-                "95 % in the middle leaves 2.5 % on each side: take t at 0.975":
-                    stats.t.ppf(0.95, seeds - 1) * spread,
-            }.items():
-                if (not math.isclose(wrong, t * spread, rel_tol=1e-6)
-                        and math.isclose(got, wrong, rel_tol=1e-6)):
-                    raise Mistake(f"the half-width is {got:.4g}, wanted {t * spread:.4g}: {cause}")
-            need_equal(got, t * spread, "the half-width", tolerance=1e-6 * t * spread)
+def seeds(draw: Draw, seeds: int) -> tuple[Any, ...]:
+    """Return two settings, seed by seed."""
+    a = [round(draw.gauss(1.2, 0.1), 3) for _ in range(seeds)]
+    return a, [round(x - 0.02 + draw.gauss(0, 0.01), 3) for x in a]
 
 
-def check_verdict(answer: Answer, draw: Draw) -> None:
-    """Orders of three settings: clear, reversed at the ends or between neighbours, and unclear."""
-    rising = [[1.0, 1.1, 1.2], [1.2, 1.31, 1.4], [1.5, 1.61, 1.7]]
-    cases = {
-        "every seed rises": (rising, "agrees"),
-        "every seed falls": (rising[::-1], "disagrees"),
-        "the ends rise, but the last two settings fall":
-            ([rising[0], rising[2], rising[1]], "disagrees"),
-        "the seeds do not agree":
-            ([[1.0, 1.3, 1.1], [1.2, 1.0, 1.3], [1.1, 1.2, 1.0]], "not seen here"),
-        "the ends rise; two neighbours are alike":
-            ([rising[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]], "agrees"),
-    }
-    for what, (settings, wanted) in cases.items():
-        shift = draw.random()
-        moved = [[x + shift for x in setting] for setting in settings]
-        with case(what):
-            got = answer(moved)
-            if wanted == "disagrees" and got == "agrees":
-                raise Mistake("the verdict is 'agrees', wanted 'disagrees': two neighbours differ "
-                              "the other way round, with an interval that leaves out 0")
-            if wanted == "not seen here" and got != wanted:
-                raise Mistake(f"the verdict is {got!r}, wanted 'not seen here': the means are in "
-                              "some order by chance; look at the intervals")
-            need_equal(got, wanted, "the verdict")
+# 15.5: the verdict on an order
+def verdict(settings: list[list[float]], *, neighbours: bool = True, by_means: bool = False,
+            every_step: bool = False, unseen: str = "not seen here") -> str:
+    """Return the verdict on an order; the keywords are mistakes."""
+    gaps = [(np.mean(np.subtract(a, b)), half_width(a, b))
+            for a, b in [*pairwise(settings), (settings[0], settings[-1])]]
+    looked_at = gaps if neighbours else gaps[-1:]
+    if by_means:
+        return "disagrees" if any(gap > 0 for gap, _ in gaps) else "agrees"
+    if any(gap > width for gap, width in looked_at):
+        return "disagrees"
+    seen = [gap < -width for gap, width in (gaps if every_step else gaps[-1:])]
+    return "agrees" if all(seen) else unseen
+
+
+RISING = [[1.0, 1.1, 1.2], [1.2, 1.31, 1.4], [1.5, 1.61, 1.7]]
+ORDERS: dict[str, list[list[float]]] = {
+    "every seed rises": RISING, "every seed falls": RISING[::-1],
+    "the ends rise, but the last two settings fall": [RISING[0], RISING[2], RISING[1]],
+    "the seeds do not agree": [[1.0, 1.3, 1.1], [1.2, 1.0, 1.3], [1.1, 1.2, 1.0]],
+    "the means rise, but the seeds do not agree":
+        [[1.0, 1.3, 1.1], [1.1, 1.2, 1.2], [1.2, 1.1, 1.3]],
+    "the ends rise; two neighbours are alike": [RISING[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]]}
+
+
+def order(draw: Draw, order: str) -> tuple[Any, ...]:
+    """Return three settings, moved by some number."""
+    shift = draw.random()
+    return ([[x + shift for x in setting] for setting in ORDERS[order]],)
 
 
 TURNS = (
     CourseTask("15.2", "half_width", "How sure is a difference", 8, 2, 5, (
-        Property("the interval of a paired difference", 1, check_half_width),)),
+        equals("the interval of a paired difference", half_width, examples(seeds, 2, 3, 5),
+               "the half-width", tolerance=1e-6, wrong=mistakes(half_width, {
+            "a and b have a spread each; subtract seed by seed first: theirs is not that of the "
+            "difference": {"paired": False},
+            "the squares are divided by the number of seeds, not by one less (ddof=1)":
+                {"below": 0},
+            "the spread of one seed is taken; that of the mean is smaller by the square root of "
+            "their number": {"of_mean": False},
+            "1.96 is taken, which is for many seeds; take Student's t with one degree of freedom "
+            "less than seeds": {"normal": True},
+            "t is taken at 0.95; 95 % in the middle leaves 2.5 % on each side: take it at 0.975":
+                {"at": 0.95}})),)),
     CourseTask("15.5", "verdict", "The verdict on an order", 10, 3, 4, (
-        Property("agrees, disagrees, or not seen here", 1, check_verdict),)),
+        equals("agrees, disagrees, or not seen here", verdict, examples(order, *ORDERS),
+               "the verdict", wrong=mistakes(verdict, {
+            "the means decide: they are in some order by chance; look at the intervals":
+                {"by_means": True},
+            "only the ends are compared: two neighbours may differ the other way round, with an "
+            "interval that leaves out 0": {"neighbours": False},
+            "every step must be seen; it is enough that the ends rise and no step falls":
+                {"every_step": True},
+            "an order that is not seen counts as one that is not so": {"unseen": "disagrees"}})),)),
 )

@@ -1,57 +1,59 @@
 """What the reader writes in notebook 16: tokens read twice or not at all, pooling by feature."""
 
-from cca_lab.course.compare import need_close, need_equal
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from typing import Any
+
+from torch import Tensor
+
+from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.tasks import CourseTask, Draw
 
 
-def check_counts(answer: Answer, draw: Draw) -> None:
-    """Rows before and after the window is full, windows longer and shorter than a group."""
-    from cca_lab.mechanisms.indices import read_twice, unread
-
-    sizes = [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3)]
-    sizes.append((draw.randrange(60, 90), draw.randrange(4, 9), draw.randrange(10, 20)))
-    for row, window, group in sizes:
-        twice, missing = read_twice(row, window, group), unread(row, window, group)
-        with case(f"row {row}, window {window}, groups of {group}"):
-            got = answer(row, window, group)
-            if not isinstance(got, tuple) or len(got) != 2:
-                raise Mistake(f"got {got!r}, wanted two numbers: (read twice, not read)")
-            if got == (missing, twice) and twice != missing:
-                raise Mistake(f"got {got}, wanted {(twice, missing)}: the two are in the other "
-                              "order")
-            if row + 1 < window and got[0] > row + 1:
-                raise Mistake(f"{got[0]} tokens are read twice, but row {row} has {row + 1} tokens "
-                              "in all: the window is not full yet")
-            if min(got) < 0:
-                raise Mistake(f"got {got}: a count cannot be negative; take 0 instead")
-            need_equal(got[0], twice, "the tokens read twice", causes={
-                "row i has i + 1 tokens behind it, its own included; close groups of those":
-                    max(0, row // group * group - max(0, row + 1 - window))})
-            need_equal(got[1], missing, "the tokens not read")
+# 16.2: what a row reads twice, and what it misses
+def read_counts(row: int, window: int, group: int, *, own: int = 1, cut: bool = True,
+                full: bool = False, rounded_up: bool = False) -> tuple[int, int]:
+    """Return the tokens read twice and those not read; the keywords are mistakes."""
+    tokens = row + own
+    covered = (-(-tokens // group) if rounded_up else tokens // group) * group
+    begins = row + 1 - window if full else max(0, row + 1 - window)
+    twice, missing = covered - begins, begins - covered
+    return (max(0, twice), max(0, missing)) if cut else (twice, missing)
 
 
-def check_pooling(answer: Answer, draw: Draw) -> None:
-    """One group, against DeepSeek-V4's pooling; the usual slips are named."""
-    for tokens, features in [(4, 3), (1, 2), (5, 6)]:
-        values, gates, bias = (draw.normal(tokens, features) for _ in range(3))
-        logits = gates + bias
-        wanted = (logits.softmax(dim=0) * values).sum(dim=0)
-        causes = {
-            "the softmax goes over the tokens (dim=0): each feature has weights of its own":
-                (logits.softmax(dim=1) * values).sum(dim=0),
-            "add the position bias to the gates before the softmax":
-                (gates.softmax(dim=0) * values).sum(dim=0),
-            "that is CCA's way: one weight for all features of a token":
-                (logits.mean(dim=1).softmax(dim=0)[:, None] * values).sum(dim=0),
-            "multiply by the values, not by the gates": (logits.softmax(dim=0) * gates).sum(dim=0),
-        }
-        with case(f"{tokens} tokens, {features} features"):
-            need_close(answer(values, gates, bias), wanted, "the entry", causes=causes)
+# 16.4: a weight for each feature
+def pool_group(values: Tensor, gates: Tensor, bias: Tensor, *, dim: int = 0, biased: bool = True,
+               mean: bool = False, of_gates: bool = False) -> Tensor:
+    """Return the entry of one group, (features,); the keywords are mistakes."""
+    logits = gates + bias * biased
+    logits = logits.mean(dim=1, keepdim=True) if mean else logits
+    return (logits.softmax(dim=dim) * (gates if of_gates else values)).sum(dim=0)
+
+
+def group(draw: Draw, tokens: int, features: int) -> tuple[Any, ...]:
+    """Return values, gates and position biases."""
+    return tuple(draw.normal(tokens, features) for _ in range(3))
 
 
 TURNS = (
     CourseTask("16.2", "read_counts", "Twice, or not at all", 8, 2, 4, (
-        Property("counts what a row reads twice and what it misses", 1, check_counts),)),
+        equals("counts what a row reads twice and what it misses", read_counts,
+               examples(lambda draw, row, window, group: (row, window, group), (11, 5, 4),
+                        (12, 5, 4), (3, 5, 4), (6, 8, 3), (38, 3, 8), (39, 3, 8), (77, 6, 13)),
+               "the tokens read twice", "the tokens not read", wrong=mistakes(read_counts, {
+            "row i has i + 1 tokens behind it, its own included; close groups of those":
+                {"own": 0},
+            "a count is negative; take 0 instead": {"cut": False},
+            "the window is taken as full; a row near the beginning has fewer tokens":
+                {"full": True},
+            "a group that is not complete has an entry": {"rounded_up": True}}) | {
+            "the two numbers are in the other order":
+                lambda row, window, group: read_counts(row, window, group)[::-1]}),)),
     CourseTask("16.4", "pool_group", "A weight for each feature", 8, 2, 3, (
-        Property("a softmax over tokens for each feature", 1, check_pooling),)),
+        equals("a softmax over tokens for each feature", pool_group,
+               examples(group, (4, 3), (1, 2), (5, 6)), "the entry", wrong=mistakes(pool_group, {
+            "the softmax goes over the features; it goes over the tokens (dim=0): each feature has "
+            "weights of its own": {"dim": 1},
+            "the position bias is left out: add it to the gates before the softmax":
+                {"biased": False},
+            "all features of a token share one weight, as in CCA": {"mean": True},
+            "the gates are averaged; multiply by the values": {"of_gates": True}})),)),
 )

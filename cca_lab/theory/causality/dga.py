@@ -9,13 +9,13 @@ indices count from 0 here. The functions of a few indices also take the symbolic
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import masked_matrix
-from cca_lab.theory.claim import Outcome, Subjects
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.forall import papers
 
 Rule = Callable[[int, Sequence[int]], int]   # (row, members) -> 1 if the row sees the pooled group
@@ -152,100 +152,51 @@ def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(t + 1 for t in tokens)
 
 
-# What Eq. 14 reads for a group with one meaning of its index set: the tokens of its keys, and that
-# of its query. `order` has the tokens as in K', the focal ones in front.
-Read = Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]]
-
-
-def in_text(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Eq. 14 where G holds places in the text, as in Q_max G."""
-    return list(range(members[0], members[-1] + 1)), [members[-1]]
-
-
-def in_front(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Eq. 14 where G holds places in K', as in its sums over K'_j."""
-    first, last = order.index(members[0]), order.index(members[-1])
-    return list(order[first : last + 1]), [last]
-
-
-def gathered(order: Sequence[int], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The keys K_G, a gather, and the last member's query."""
-    return list(members), [members[-1]]
-
-
-def check_members(subject: tuple[Sequence[Read], bool, bool]) -> Outcome:
-    """Judge whether, in one of the meanings, m members are the keys and the last one is the query.
-
-    The subject says whether keys and query are judged. Focal sets of 7 tokens, m <= 3.
-    """
-    meanings, *judged = subject
-    cases = []
-    for size, chosen in product((1, 2, 3), _subsets(7)):
-        focal, groups = cut(7, chosen, size)
-        order = [*focal, *(t for members in groups for t in members)]
-        cases += [(order, members) for members in groups]
-    told = []
-    for meaning in meanings:
-        wrong: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-        for order, members in cases:
-            for asked, got, wanted in zip(judged, meaning(order, members),
-                                          (list(members), [members[-1]]), strict=True):
-                if asked and got != wanted:
-                    wrong.append((len(members), _from_one(members), _from_one(got)))
-        if not wrong:
-            return Outcome(True, f"right for each of {len(cases)} groups", {"groups": len(cases)})
-        _, group, read = min(wrong)
-        told.append(f"{meaning.__name__.replace('_', ' ')}: group {group} reads {read}")
-    return Outcome(False, "; ".join(told), {"groups": len(cases)})
-
-
 def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
     """Return the groups that have the columns of step 4 among the non-focal tokens."""
     ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
     return [tuple(tokens[first : last + 1]) for first, last in ends]
 
 
-def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Groups]]) -> Outcome:
+def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
+    """Yield every partition into groups of this size, as step 2 of Algorithm 2 allows."""
+    if not tokens:
+        yield []
+        return
+    first, *rest = tokens
+    for others in combinations(rest, size - 1):
+        left = [t for t in rest if t not in others]
+        yield from ([(first, *others), *groups] for groups in any_partition(left, size))
+
+
+def consecutive(groups: Groups) -> bool:
+    """Whether the groups follow one another among the non-focal tokens, as step 4 has them."""
+    return all(first[-1] < second[0] for first, second in pairwise(sorted(groups)))
+
+
+def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Groups]],
+                        within: Callable[[Groups], bool] | None = None) -> Outcome:
     """Judge whether a row has at most one open group: sets of 2 .. 6 of 7 tokens, m = 2, 3."""
-    cases = 0
-    for tokens, size in product(_subsets(7), (2, 3)):
-        if not tokens or len(tokens) % size or len(tokens) > 6:
-            continue
-        for groups in partitions(tokens, size):
-            cases += 1
-            for row in range(7):
-                opened = [members for members in groups if members[0] <= row < members[-1]]
-                if len(opened) > 1:
-                    first, second = map(_from_one, opened[:2])
-                    return Outcome(False, f"groups {first} and {second}: row {row + 1} stands in "
-                                   "both, and Eq. 15 restores the members of one z only")
-    return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
-
-
-def check_one_matrix(row_of: Callable[[int, int], int]) -> Outcome:
-    """Judge which row's K^c a row reads (Eq. 15): it must hold the row's own group, L = 12, m = 3.
-
-    `row_of(row, last)` is the row whose K^c stands in the K^group that the row reads.
-    """
-    for row in range(12):
-        read = row_of(row, 11) // 3  # without focal tokens, group z has the tokens 3z to 3z + 2
-        if read != row // 3:
-            return Outcome(False, f"row {row + 1} stands in group {row // 3 + 1}, and K^c holds "
-                                  f"the tokens of group {read + 1}")
-    return Outcome(True, "each of 12 rows reads the tokens of its own group")
+    sets = [(tokens, size) for tokens, size in product(_subsets(7), (2, 3))
+            if tokens and len(tokens) % size == 0 and len(tokens) <= 6]
+    cases = chosen([groups for case in sets for groups in partitions(*case)], within)
+    for groups in cases:
+        for row in range(7):
+            opened = [members for members in groups if members[0] <= row < members[-1]]
+            if len(opened) > 1:
+                first, second = map(_from_one, opened[:2])
+                return Outcome(False, f"groups {first} and {second}: row {row + 1} stands in "
+                               "both, and Eq. 15 restores the members of one z only")
+    return Outcome(True, f"at most one open group in {len(cases)} partitions",
+                   {"partitions": len(cases)})
 
 
 SUBJECTS = {
-    "D1.eq12": Subjects(check_one_matrix, lambda row, last: last, corrected=lambda row, last: row),
     "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
                         machine=partial(papers.members_read_once, member_reads,
                                         (all_members, minus))),
-    "D1.eq14": Subjects(check_members, ((in_text, in_front), True, True),
-                        corrected=((gathered,), True, True),
-                        sides=(((in_text, in_front), True, False),
-                               ((in_text, in_front), False, True))),
-    # the only partition that Algorithm 2, step 4, allows
-    "D1.eq15": Subjects(check_nearest_group,
-                        lambda tokens, size: [consecutive_partition(tokens, size)],
+    "D1.eq15": Subjects(check_nearest_group, any_partition,
+                        corrected=lambda tokens, size: [consecutive_partition(tokens, size)],
+                        within=consecutive,
                         machine=partial(papers.one_open_group, columns_of_group)),
 }

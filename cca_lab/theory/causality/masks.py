@@ -6,7 +6,6 @@ piecewise constant in the later tokens: its derivatives are 0, and only a finite
 the choice has changed.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
@@ -84,43 +83,6 @@ def check_masking(weigh: Weigh) -> Outcome:
                    {"cases": cases})
 
 
-Pair = tuple[str, str]  # (context, next token)
-PAIRS: list[Pair] = [("c", "a"), ("c", "b"), ("d", "a")]
-LONGEST = 5
-
-
-def of_the_corpus(corpus: Sequence[Pair]) -> list[Pair]:
-    """Return the factors of Eq. 2 as a product over the n pairs of the training corpus."""
-    return list(corpus)
-
-
-def distinct(corpus: Sequence[Pair]) -> list[Pair]:
-    """Return Eq. 2's factors as a product over y and its contexts, each pair once."""
-    return sorted(set(corpus))
-
-
-def best_model(factors: Sequence[Pair]) -> dict[Pair, Fraction]:
-    """Return the P(y | C) that maximises the product: the share of y among those with context C."""
-    contexts = Counter(context for context, _ in factors)
-    return {pair: Fraction(count, contexts[pair[0]]) for pair, count in Counter(factors).items()}
-
-
-def check_best_model(factors: Callable[[Sequence[Pair]], list[Pair]]) -> Outcome:
-    """Judge whether the product has the sequences' best model: corpora of up to 5 of 3 pairs."""
-    corpora = [corpus for count in range(1, LONGEST + 1) for corpus in product(PAIRS, repeat=count)]
-    for corpus in corpora:
-        got, wanted = best_model(factors(corpus)), best_model(corpus)
-        if got != wanted:
-            context, token = pair = next(pair for pair in wanted if got.get(pair) != wanted[pair])
-            shown = ", ".join(context + token for context, token in corpus)
-            return Outcome(False, f"corpus of pairs {shown}: the best P({token}|{context}) is "
-                           f"{wanted[pair]} for the sequences, {got.get(pair, 0)} for the product")
-    return Outcome(True, f"the same best model for {len(corpora)} corpora",
-                   {"corpora": len(corpora)})
-
-
 SUBJECTS = {
     "D1.eq13": Subjects(check_masking, mask_after, corrected=mask_before),
-    "D1.likelihood": Subjects(check_best_model, of_the_corpus, corrected=of_the_corpus,
-                              models=(of_the_corpus, distinct)),
 }

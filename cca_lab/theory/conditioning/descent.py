@@ -8,13 +8,10 @@ Gaussian V with y = L / d it is near ((1 + sqrt y) / (1 - sqrt y))^2, grouped th
 """
 
 import math
-from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
-from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.conditioning.spectrum import ZERO, Array, condition_number, grouped, hessian
+from cca_lab.theory.conditioning.spectrum import ZERO, Array
 from cca_lab.theory.conditioning.spectrum import smallest_counterexample as counterexample
 
 TOLERANCE = 1e-8
@@ -81,94 +78,3 @@ CASES = (("L = 8, d = 16, m = 2", gaussian(8, 16), 2),
          ("L = 32, d = 64, m = 4", gaussian(32, 64), 4),
          ("the 4 x 2 example with e = 1/20, m = 2", counterexample(1 / 20).astype(float), 2),
          ("L = 256, d = 16, m = 8", gaussian(256, 16), 8))
-# An eighth of L = 1024 and d = 768, the shape of the shorter run of Section 6.3, with its m = 16.
-RUN = ("Gaussian, L = 128, d = 96, m = 16", gaussian(128, 96), 16)
-
-
-def full_row_rank(values: Array, m: int) -> bool:
-    """Whether 2 V V^T is positive definite, which needs L <= d."""
-    return bool(condition_number(hessian(values)) < float("inf"))
-
-
-def long_context(values: Array, m: int) -> bool:
-    """Whether there are more tokens than components of a value, L > d."""
-    return len(values) > values.shape[1]
-
-
-def large_groups(values: Array, m: int) -> bool:
-    """Whether L > d and m > (L / d)^2, where the nonzero kappa of a large Gaussian V falls."""
-    return long_context(values, m) and m > (len(values) / values.shape[1]) ** 2
-
-
-def check_speed(promises: Callable[[Array, int], bool]) -> Outcome:
-    """Judge a condition under which grouping does not slow descent from the worst starts."""
-    kept = []
-    for name, values, m in (*CASES, RUN):
-        if not promises(values, m):
-            continue
-        before, after = hessian(values), hessian(grouped(values, m))
-        steps, steps_grouped = measured_steps(before), measured_steps(after)
-        if steps_grouped > steps:
-            return Outcome(False, f"{name}: {steps} steps in full (predicted "
-                           f"{predicted_steps(effective_condition(before))}), {steps_grouped} "
-                           f"grouped (predicted {predicted_steps(effective_condition(after))})",
-                           {"steps": steps, "steps_grouped": steps_grouped})
-        kept.append(f"{name}: {steps} steps, {steps_grouped} grouped")
-    return Outcome(bool(kept), "; ".join(kept) or "promises nothing", {"cases": len(kept)})
-
-
-def check_steps(predict: Callable[[float], int]) -> Outcome:
-    """Judge predicted steps by kappa: descent from the worst start must agree to one step."""
-    worst = 0
-    for name, values, m in CASES:
-        for matrix in (hessian(values), hessian(grouped(values, m))):
-            kappa = effective_condition(matrix)
-            steps, wanted = measured_steps(matrix), predict(kappa)
-            if abs(steps - wanted) > 1:
-                return Outcome(False,
-                               f"{name}: kappa = {kappa:.4g}, {steps} steps, predicted {wanted}")
-            worst = max(worst, abs(steps - wanted))
-    return Outcome(True, f"descent took the predicted number of steps to within {worst} in "
-                   f"{2 * len(CASES)} problems, by kappa of the nonzero spectrum")
-
-
-def gradient_by_weights(weights: Sequence[Fraction], values: Sequence[int],
-                        residual: Fraction) -> list[Fraction]:
-    """Return the gradient of |o - y|^2 by the weights, 2 V_j (o - y), for scalar values."""
-    return [2 * value * residual for value in values]
-
-
-def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
-                       residual: Fraction) -> list[Fraction]:
-    """Return the gradient by the logits: 2 alpha_j (V_j - o) (o - y)."""
-    output = sum(w * v for w, v in zip(weights, values, strict=True))
-    return [2 * weight * (value - output) * residual
-            for weight, value in zip(weights, values, strict=True)]
-
-
-def check_gradient(gradient: Callable[[Sequence[Fraction], Sequence[int], Fraction],
-                                      list[Fraction]]) -> Outcome:
-    """Judge small weight, small gradient: |g_j| <= 2 alpha_j |o - y| max |V_i - V_l|."""
-    for shares, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)),
-                           ((1, 2, 5), (4, 1, -2))):
-        weights = [Fraction(share, sum(shares)) for share in shares]
-        output = sum(w * v for w, v in zip(weights, values, strict=True))
-        residual = output + Fraction(1)  # y = -1
-        spread = max(values) - min(values)
-        for j, slope in enumerate(gradient(weights, values, residual)):
-            bound = 2 * weights[j] * spread * abs(residual)
-            if abs(slope) > bound:
-                return Outcome(False, f"V = {values}, y = -1, alpha_{j + 1} = {weights[j]}: the "
-                               f"gradient is {slope}, and a small one is at most {bound}",
-                               {"gradient": float(slope), "bound": float(bound)})
-    return Outcome(True, "in rationals, at most 2 alpha_j |o - y| times the spread of the values, "
-                   "in 3 cases")
-
-
-SUBJECTS = {
-    "T3.descent": Subjects(check_speed, lambda values, m: True, corrected=full_row_rank,
-                           models=(full_row_rank, large_groups, long_context)),
-    "T3.rate": Subjects(check_steps, predicted_steps),
-    "T3.gradient": Subjects(check_gradient, gradient_by_weights, corrected=gradient_by_logits,
-                            models=(gradient_by_logits, gradient_by_weights)),
-}

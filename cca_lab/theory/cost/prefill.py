@@ -10,15 +10,12 @@ The language-model head reads one token and is left out, as are normalisations a
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 from cca_lab.mechanisms.cca import groups
-from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.cost.pairs import full_pairs
 
 CONTEXT = 2**17  # "128K"
 GROUP, WINDOW = 16, 1024
-SECONDS = Fraction("124.85"), Fraction("15.89")  # measured: full self-attention, CCA-Attention
 
 
 @dataclass(frozen=True)
@@ -63,44 +60,3 @@ def prefill_speedup(length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> tuple[Fr
     share = Fraction(attention * full_pairs(length), before)
     gain = Fraction(full_pairs(length), groups.pairs(length, GROUP, WINDOW))
     return Fraction(amdahl(share, gain)), 1 / (1 - share)
-
-
-class Baseline(NamedTuple):
-    """How the full self-attention that is compared with computes its scores."""
-
-    square: bool = False  # all L^2 pairs instead of the causal half
-    slower: Fraction = Fraction(1)  # how many times as long one of its operations takes as others
-
-
-def explained(baseline: Baseline, length: int = CONTEXT, shape: Shape = LLAMA2_7B, *,
-              free: bool = False) -> Fraction:
-    """Return the speed-up of the prefill over a baseline by CCA, or by attention for free.
-
-    With `Baseline()` they are the two numbers of `prefill_speedup`.
-    """
-    linear = shape.prefill_operations(length, 0)
-    pairs = length**2 if baseline.square else full_pairs(length)
-    full = shape.prefill_operations(length, pairs) - linear
-    cca = shape.prefill_operations(length, groups.pairs(length, GROUP, WINDOW))
-    return (linear + baseline.slower * full) / Fraction(linear if free else cca)
-
-
-SLOW = Baseline(slower=Fraction(16, 5))
-
-
-# ---------------------------------------------------------------- checks
-
-def check_speedup(baseline: Baseline) -> Outcome:
-    """Compare the measured speed-up with that which less computation explains, to 0.05."""
-    expected, cap = explained(baseline), explained(baseline, free=True)
-    measured = SECONDS[0] / SECONDS[1]
-    return Outcome(abs(expected - measured) <= Fraction(1, 20), f"fewer pairs explain "
-                   f"{float(expected):.2f}x of the measured {float(measured):.2f}x at 128K; "
-                   f"attention for free would bring {float(cap):.2f}x",
-                   {"expected": float(expected), "cap": float(cap)})
-
-
-SUBJECTS = {
-    "P1c.amdahl": Subjects(check_speedup, Baseline(), corrected=SLOW,
-                           models=(Baseline(), Baseline(square=True), SLOW)),
-}

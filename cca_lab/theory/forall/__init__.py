@@ -6,8 +6,8 @@ How to prove something (without the solver the first call raises `ModuleNotFound
     from cca_lab.theory.forall.terms import integers
 
     L, g, s = integers("L g s")                       # symbolic integers; Python's operators work
-    prove(demand("cores are complete", [L >= 1, g >= 1, s >= 1],
-                 lambda: g * core_count(L, g, s) <= L))                               # -> Outcome
+    prove(demand("the last row sees itself raw", [L >= 1, g >= 1, s >= 1],
+                 lambda: g * core_count(L, g, s) < L))                                # -> Outcome
 
   * `demand` runs a function on symbolic integers and yields an obligation for each way through its
     branches (`if`, `max`, `min`). It returns a `Truth`, or a dict of names to truths.
@@ -16,10 +16,11 @@ How to prove something (without the solver the first call raises `ModuleNotFound
   * `//`, `%` and `divmod` are Python's for a positive divisor; it must be assumed (`g >= 1`).
   * Products of variables are hard for a solver. Where it does not decide, say a step on the way:
     `lemma(truth)`, or `divided_by(value, divisor, quotient, rest)`, inside of `demand`.
-  * `prove(obligations, seconds=20)` holds if every negation is unsatisfiable. Otherwise the
-    evidence names the obligation that fails at the smallest numbers (least sum of absolute values,
+  * `prove(obligations)` holds if every negation is unsatisfiable, and if every inequality that is
+    concluded is attained: one stricter, it must fail. So no bound can be weakened in silence.
+    Otherwise the evidence names what fails at the smallest numbers (least sum of absolute values,
     ties in the order of names). The text has no times: `report.py` measures.
 
-`terms` has the symbols, `core` the proofs; the statements are in `rows`, `blocks` (DGA and LoCoCo),
-`caches`, `kernels` and `papers` (printed rules); `report` lists them for docs/claims/proved.md.
+`terms` has the symbols, `core` the proofs, `report` all statements but those of `papers`, which
+claims judge.
 """

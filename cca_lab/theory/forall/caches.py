@@ -7,30 +7,16 @@ functions of `mechanisms.indices` that it calls; that its tensors follow them is
 (tests/models).
 """
 
-from typing import Any
-from unittest.mock import patch
-
 from cca_lab.attention import intervals
 from cca_lab.mechanisms import indices
 from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.rows import cca_row, names, positive, read_once, within
-from cca_lab.theory.forall.terms import (
-    assume,
-    divided_by,
-    every,
-    function,
-    lemma,
-    number,
-    some,
-    where,
-)
+from cca_lab.theory.forall.terms import assume, divided_by, every, lemma, number, some, where
 
-TENSORS = ("the tensors follow the integers, which tests check; the induction over chunks is in "
-           "words")
+CAUSAL = "cca_lab.attention.intervals.causal_end"
 
 
-@theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"),
-         by_hand=TENSORS)
+@theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"))
 def cca_cache(seen, chunk, g, s, row, t, p):
     """after any chunks the cache holds the cores of all closed groups and the raw tokens that
     the next row reads, and each row of a chunk sees what it sees in a forward over the whole
@@ -67,11 +53,7 @@ def cca_cache(seen, chunk, g, s, row, t, p):
 
 
 @theorem("DGA's cache",
-         *names("fill", "divided_tokens", "decode_span", "decode_focal", "dga_entries"),
-         "cca_lab.attention.intervals.causal_end",
-         by_hand="the choice of focal tokens; the prompt is read before. That a chunk over a "
-                 "border is several chunks, one for each pass of the loop, and the induction, "
-                 "are in words; tensors as for CCA")
+         *names("fill", "divided_tokens", "decode_span", "decode_focal", "dga_entries"), CAUSAL)
 def dga_cache(times, open, left, row, m, size, focal, groups, divided):
     """after any chunks within a block, or a stretch of m' generated tokens, the cache holds the
     entries of the divided text, then the raw tokens; each row sees the former and its own past
@@ -90,7 +72,9 @@ def dga_generated(times, open, left, row, m, size, divided):
     positive(m)
     focal = indices.decode_focal(m)
     assume(size == indices.decode_span(m), divided == indices.divided_tokens(size, focal, m))
-    return {"one group": divided == focal + 1, **dga_stretch(times, open, left, row, size, divided)}
+    return {"a tenth more, rounded up": every(10 * size >= 11 * m, 10 * size < 11 * m + 10),
+            "one group": divided == focal + 1,
+            **dga_stretch(times, open, left, row, size, divided)}
 
 
 def dga_stretch(times, open, left, row, size, divided):
@@ -117,48 +101,35 @@ def dga_stretch(times, open, left, row, size, divided):
             "entries after": every(after[0] == divided * after_times, after[1] == after_open)}
 
 
-@theorem("LoCoCo's cache", *names("fill", "compresses", "lococo_entries"),
-         "cca_lab.attention.intervals.causal_end",
-         by_hand="borders='text'; the columns after complete segments are those of \"LoCoCo's "
-                 "compressions\". A chunk over a border is cut there by the loop in `step`, one "
-                 "pass for each piece; that several passes are several chunks is in words, as is "
-                 "the induction; tensors as for CCA")
+@theorem("LoCoCo's cache",
+         *names("fill", "compresses", "lococo_entries", "lococo_peak", "held_columns"), CAUSAL)
 def lococo_cache(n, open, left, M, B, row):
     """after any chunks within a segment the cache holds the slots and the raw tokens since the
-    last compression, as many as the closed form says; each row sees all slots and its own past
-    of them.
+    last compression, as many as the closed form says, at most M + B; each row sees all
+    slots and its own past of them.
     """
     positive(left, M, B)
     assume(n >= 0, 0 <= open, open < B)
-    # the columns after complete segments, as "LoCoCo's compressions" has them
-    held = function("held")
-    for k in (n - 1, n):
-        columns = held(k) + B
-        assume((k >= 0).implies(held(k + 1) == where(columns > M, M, columns)))
-    assume(held(0) == 0, *(held(k) <= M for k in (n - 1, n)))
-    options: Any = {"slots": M, "segment": B}
     divided_by(n * B + open, B, n, open)
-    with patch.object(indices, "held_columns", lambda count, *sizes: held(count)):
-        stored = indices.lococo_entries(n * B + open, **options)
-        taken, full = indices.fill(open, left, B)
-        assume(0 <= row, row < taken)
-        columns = stored + taken
-        end, full = intervals.causal_end(row, taken, columns), bool(full)
-        after, reached = columns, n * B + open + taken
-        if full and indices.compresses(columns, M):
-            after = M
-        divided_by(reached, B, *((n + 1, 0) if full else (n, open + taken)))
-        wanted = indices.lococo_entries(reached, **options)
-    return {"slots and tokens since then": number(stored) == held(n) + open,
-            "columns seen": every(end == held(n) + open + row + 1, end <= columns),
+    stored = number(indices.lococo_entries(n * B + open, slots=M, segment=B))
+    taken, full = indices.fill(open, left, B)
+    full = bool(full)
+    assume(0 <= row, row < taken)
+    columns = stored + taken
+    end = intervals.causal_end(row, taken, columns)
+    after = M if full and indices.compresses(columns, M) else columns
+    divided_by(n * B + open + taken, B, *((n + 1, 0) if full else (n, open + taken)))
+    wanted = indices.lococo_entries(n * B + open + taken, slots=M, segment=B)
+    return {"slots and tokens since then": stored == indices.held_columns(n, B, M) + open,
+            "at most the peak": columns <= indices.lococo_peak(slots=M, segment=B),
+            "columns seen": every(end == stored + row + 1, end <= columns),
             "a single row sees all": (number(taken) == 1).implies(end == columns),
             "the chunk goes on": every(1 <= number(taken), taken <= left, open + taken <= B),
             "kept": number(after) == wanted}
 
 
 @theorem("StreamingLLM's cache",
-         *names("sink_columns", "sink_dropped", "sink_entries", "sink_eviction"),
-         by_hand=TENSORS + "; positions='original', so without queries that are re-rotated")
+         *names("sink_columns", "sink_dropped", "sink_entries", "sink_eviction"))
 def streaming_cache(seen, chunk, sinks, recent, row, t):
     """after any chunks the cache holds the sinks and the recent tokens, and each row of a chunk
     sees the tokens of the mechanism, each once.
@@ -173,13 +144,12 @@ def streaming_cache(seen, chunk, sinks, recent, row, t):
             for interval in indices.sink_columns(i, sinks, recent + 1, dropped)]
     wanted = every(t <= i, some(t < sinks, i - t < recent + 1))
     begin, end = map(number, indices.sink_eviction(columns, sinks, recent))
-    once = read_once(wanted, ways)
     kept = indices.sink_entries(stop, sinks, recent)
     gone = indices.sink_dropped(stop, sinks, recent)
     return {"columns": every(dropped >= 0, columns == stop - dropped,
                              held.implies(column < columns)),
-            "seen once": every(wanted.implies(held), once["past"]),
-            "no other": held.implies(once["future"]),
+            "no wanted token is dropped": wanted.implies(held),
+            "times": held.implies(read_once(wanted, ways)),
             "a single row sees all": every(chunk == 1, held).implies(wanted),
             "as many are kept": columns - (end - begin) == kept,
             "the recent ones are": (begin < end).implies(

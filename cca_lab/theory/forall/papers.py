@@ -1,57 +1,32 @@
 """The papers' index arithmetic, proved for all integers from the functions that claims judge.
 
 Each takes the function that a claim's check judges, printed or repaired, and proves what that asks
-of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo, from 0 in DGA.
+of it in finitely many cases. Rows and tokens count from 1 in CCA, from 0 in DGA.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.cores import Cover, core_count, reads
+from cca_lab.theory.cores import Cover, reads
 from cca_lab.theory.forall.core import demand, prove
-from cca_lab.theory.forall.terms import Truth, every, integers
-
-Count = Callable[[Any, Any, Any], Any]
+from cca_lab.theory.forall.terms import Truth, every, integers, number
 
 
 def read_once(cover: Cover) -> Outcome:
     """Prove that row i reads each token of its past once, in a core or raw, and no other token."""
-    return _each_token(cover, lambda times, past:
-                       (past.implies(times == 1)) & (~past).implies(times == 0))
+    return _each_token(cover, lambda times, past: times == number(past))
 
 
 def reached(cover: Cover) -> Outcome:
     """Prove that row i reads each token of its past, in a core or raw, and no other token."""
-    return _each_token(cover, lambda times, past:
-                       (past.implies(times >= 1)) & (~past).implies(times == 0))
+    return _each_token(cover, lambda times, past: every((times >= 1).iff(past), times >= 0))
 
 
 def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
     i, g, s, t = integers("i g s t")
     known = [i >= 1, g >= 1, s >= 1, t >= 1]
     return prove(demand("each token", known, lambda: wanted(reads(cover, i, g, s, t), t <= i)))
-
-
-def window_left_over(window: Count) -> Outcome:
-    """Prove that the window has the i - j g tokens that the cores leave over."""
-    return _each_row(lambda i, g, s, j: window(i, g, s) == i - g * j)
-
-
-def window_long_enough(window: Count) -> Outcome:
-    """Prove that the window has s tokens or more, or all i of them."""
-    return _each_row(lambda i, g, s, j: (min(s, i) <= window(i, g, s)) & (window(i, g, s) <= i))
-
-
-def no_cores(excluded: Count) -> Outcome:
-    """Prove that the rows of which this is said are those with j = 0."""
-    return _each_row(lambda i, g, s, j: excluded(i, g, s).iff(j == 0))
-
-
-def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Outcome:
-    i, g, s = integers("i g s")
-    return prove(demand("each row", [i >= 1, g >= 1, s >= 1],
-                        lambda: statement(i, g, s, core_count(i, g, s))))
 
 
 def members_read_once(reads: Callable[..., Any], mask) -> Outcome:
@@ -61,12 +36,8 @@ def members_read_once(reads: Callable[..., Any], mask) -> Outcome:
     """
     i, t, first, last = integers("i t first last")
     known = [first >= 0, first <= t, t <= last, i >= 0]
-
-    def statement() -> Truth:
-        times = reads(i, t, (first, last), mask)
-        return every((t <= i).implies(times == 1), (t > i).implies(times == 0))
-
-    return prove(demand("each member", known, statement))
+    return prove(demand("each member", known,
+                        lambda: number(reads(i, t, (first, last), mask)) == number(t <= i)))
 
 
 def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
@@ -83,28 +54,6 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
         last, first = columns(z, m)[1], columns(other, m)[0]
         order = (last < first).implies(end < start)  # what is known of the tokens of two columns
         return {"columns follow each other": last < first,
-                "not inside of both": order.implies(~((i < end) & (start <= i)))}
+                "not inside of both": order.implies(~((i <= end) & (start <= i)))}
 
     return prove(demand("two groups", known, statement))
-
-
-def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
-    """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in just one (LoCoCo).
-
-    `segment` returns the first and the last token of segment n = 1 .. N, of n and B.
-    """
-    n, other, count, block, t = integers("n other N B t")
-    known = [block >= 1, count >= 1, n >= 1, n <= count, other >= 1, other <= count]
-
-    def within(which) -> Truth:
-        first, last = segment(which, block)
-        return every(first <= t, t <= last)
-
-    def statement() -> Mapping[str, Truth]:
-        home = (t - 1) // block + 1  # the segment that should hold token t
-        past = (t >= 1) & (t <= count * block)
-        return {"every token": past.implies(every(within(home), home >= 1, home <= count)),
-                "no other token": within(n).implies(past),
-                "no token twice": (within(n) & within(other)).implies(n == other)}
-
-    return prove(demand("segments", known, statement))

@@ -4,18 +4,13 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from threading import Event, Thread
-from time import process_time
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-MOST_PATHS, MOST_FORKS = 256, 32  # ways through a function, and open branches on one of them
+MOST = 256  # ways through a function, and open branches on one of them
 ENDLESS = ("too many ways through the function, as in a loop of symbolic length; prove one pass of "
            "its loop instead")
-SHARES = (0.5, 0.125, 0.125, 0.125, 0.125)  # of a query's time, for one random seed each
-WAIT = 0.05  # seconds between two looks at the clock
-# CPU seconds for one branch; one not excluded in that time is taken, which costs no truth
-SECONDS = 2.0
+STEPS = 10**6  # of the solver, for one branch; one not excluded is taken, which costs no truth
 
 
 @cache
@@ -28,50 +23,22 @@ def solver() -> Any:
         raise ModuleNotFoundError(message, name="z3") from error
 
 
-def implied(hypotheses: Sequence[Any], goal: Any, seconds: float) -> bool:
-    """Return whether it was shown that hypotheses (z3 terms) imply a goal for all integers.
+def answered(terms: Sequence[Any], steps: int) -> Any:
+    """Return the solver's answer, `unknown` after so many of its steps.
 
-    With products, a search of one seed may take for ever what another ends at once; which, depends
-    on all that the solver was asked before.
+    Steps, not seconds, and a context of its own: the answer is the same on a busy machine, and
+    whatever was asked before. Ctrl-C is seen after the query.
     """
-    z3 = solver()
-    for seed, share in enumerate(SHARES):
-        query = z3.Solver()
-        query.set("random_seed", seed)
-        query.add(*hypotheses, z3.Not(goal))
-        if (answer := answered(query, seconds * share)) != z3.unknown:
-            return bool(answer == z3.unsat)
-    return False
+    context = solver().Context()
+    query = solver().Solver(ctx=context)
+    query.set(random_seed=0, rlimit=steps, ctrl_c=False)
+    query.add(*(term.translate(context) for term in terms))
+    return query.check()
 
 
-def answered(query: Any, seconds: float) -> Any:
-    """Return a solver's answer, `unknown` after some seconds of this process' CPU time.
-
-    The solver's own limit counts wall time, which on a busy machine is no measure of its work; and
-    its own handler of Ctrl-C only ends the query. So it works in a thread, and this one waits.
-    """
-    answers: list[Any] = []
-    ended = Event()  # a join that Ctrl-C interrupts would take the thread for finished
-
-    def work() -> None:
-        try:
-            answers.append(query.check())
-        finally:
-            ended.set()
-
-    query.set("ctrl_c", False)
-    start, stopped = process_time(), False
-    Thread(target=work, daemon=True).start()
-    while not ended.is_set():
-        try:
-            ended.wait(WAIT)
-        except KeyboardInterrupt:
-            stopped = True
-        if stopped or process_time() - start > seconds:
-            query.interrupt()
-    if stopped:
-        raise KeyboardInterrupt
-    return answers[0]
+def implied(hypotheses: Sequence[Any], goal: Any, steps: int) -> bool:
+    """Return whether it was shown that hypotheses (z3 terms) imply a goal for all integers."""
+    return bool(answered([*hypotheses, solver().Not(goal)], steps) == solver().unsat)
 
 
 class Truth:
@@ -136,9 +103,7 @@ class Symbol:
     __mul__ = __rmul__ = _arithmetic(operator.mul)
     __sub__, __rsub__ = _arithmetic(operator.sub), _arithmetic(lambda a, b: b - a)
     __floordiv__ = _arithmetic(lambda a, b: a / _divisor(b))  # z3's `/` of integers is Euclid's
-    __rfloordiv__ = _arithmetic(lambda a, b: b / _divisor(a))
     __mod__ = _arithmetic(lambda a, b: a % _divisor(b))
-    __rmod__ = _arithmetic(lambda a, b: b % _divisor(a))
     __lt__, __le__ = _comparison(operator.lt), _comparison(operator.le)
     __gt__, __ge__ = _comparison(operator.gt), _comparison(operator.ge)
     __eq__, __ne__ = _comparison(operator.eq), _comparison(operator.ne)
@@ -147,7 +112,7 @@ class Symbol:
         return self // other, self % other
 
     def __rdivmod__(self, other: Any) -> tuple["Symbol", "Symbol"]:
-        return number(other) // self, number(other) % self
+        return divmod(number(other), self)
 
     def __neg__(self) -> "Symbol":
         return Symbol(-self.term)
@@ -156,12 +121,6 @@ class Symbol:
 
     def __bool__(self) -> bool:
         return bool(self != 0)
-
-    def __index__(self) -> int:
-        if _RUNS and self == 0:  # a list of one entry, say
-            return 0
-        raise TypeError(f"{self.term}: is no single number; the function needs one here (an index, "
-                        "range or int())")
 
 
 def _divisor(term: Any) -> Any:
@@ -216,11 +175,6 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return Symbol(solver().If(truth(condition).term, number(yes).term, number(no).term))
 
 
-def most(a: Any, b: Any) -> Any:
-    """Return the larger of two numbers, without a branch."""
-    return where(number(a) >= number(b), a, b)
-
-
 def every(*truths: Any) -> Truth:
     """Return "all of these"."""
     return Truth(solver().And(*(truth(value).term for value in truths)))
@@ -254,7 +208,7 @@ class Run:
         else:
             answer = True
             self.others.append((*self.answers, False))
-            if len(self.others) > MOST_FORKS:
+            if len(self.others) > MOST:
                 raise RuntimeError(ENDLESS)
         self.known.append(condition.term if answer else (~condition).term)
         self.answers.append(answer)
@@ -262,7 +216,7 @@ class Run:
 
     def knows(self, statement: Truth) -> bool:
         """Return whether a statement follows from what is known."""
-        return implied(self.known, statement.term, SECONDS)
+        return implied(self.known, statement.term, STEPS)
 
 
 _RUNS: list[Run] = []  # the current one is the last
@@ -275,7 +229,7 @@ def ways(function: Callable[[], Result], known: Sequence[Truth]) -> Iterator[tup
         RuntimeError: if there are too many ways, such as in a loop of symbolic length.
     """
     waiting: list[tuple[bool, ...]] = [()]
-    for _ in range(MOST_PATHS):
+    for _ in range(MOST):
         if not waiting:
             return
         run = Run(known, waiting.pop())
@@ -298,7 +252,7 @@ def assume(*facts: Any) -> None:
 def lemma(*statements: Any) -> None:
     """Prove statements from what the current run knows, in this order, and add them to it.
 
-    What the solver cannot show in some seconds becomes something that the theorem has to prove.
+    What the solver cannot show soon becomes something that the theorem has to prove.
     """
     run = current()
     for statement in map(truth, statements):

@@ -1,20 +1,8 @@
-"""The effect of grouping on the output under noise (DGA Section 4.2, 1), and Figure 3b).
-
-Full attention with independent noise on the logits of tokens; grouped attention with the same
-noise, each group's logit the mean of its tokens'; weights constant in groups of m, A_g the mass of
-group g. To first order in sigma (proof: claim T2.output),
-
-    Cov_full(o) = Cov_grouped(o)
-                  + sigma^2 sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j - Vbar_g)^T
-
-Noise of the same size on a group's own logit instead of the mean of m noises makes Cov_grouped(o) m
-times as large.
-"""
+"""The effect of grouping on the output under noise (DGA Section 4.2; docs/claims/dga.md)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from cca_lab.theory.claim import Outcome, Subjects
@@ -43,53 +31,16 @@ def residual(problem: GroupProblem, shares: Sequence[Any], values: Sequence[Sequ
     return (total - target) ** 2
 
 
-GROUPS = (((1,), (1,)), ((1, 1, 1), (1, 1, 1)), ((1, 2), (5, 3)), ((2, 7, 1), (4,)))
-POINTS = ((1, 1), (1, 3))
-
-
 def check_problem(problem: GroupProblem) -> Outcome:
-    """Judge Problem 2: feasible points must be weights of Problem 1 that are equal in groups."""
-    for groups in GROUPS:
-        for point in POINTS:
-            masses = [Fraction(x * len(group)) for x, group in zip(point, groups, strict=True)]
-            weights = [Fraction(x) / sum(masses) for x in point]  # alpha_j of each group's tokens
-            shares = [_solve(problem, weight * len(group), len(group))
-                      for weight, group in zip(weights, groups, strict=True)]
-            ones = [[1] * len(group) for group in groups]
-            left = residual(problem, shares, ones, Fraction(1))
-            wanted = sum(weight * sum(group) for weight, group in zip(weights, groups, strict=True))
-            if left or residual(problem, shares, groups, wanted):
-                sizes = [len(group) for group in groups]
-                return Outcome(False, f"groups of {sizes}, every V_j = y with |y| = 1: Problem 1 "
-                               f"reaches 0, this objective is {left} = {float(left):.3f} at a "
-                               f"feasible point", {"residual": float(left)})
-    return Outcome(True, f"equals Problem 1 at shared weights, for {len(GROUPS) * len(POINTS)} "
-                   f"feasible points")
-
-
-def _solve(problem: GroupProblem, mass: Fraction, size: int) -> Fraction:
-    """Return the x_g at which the group's term in the constraint, linear in x_g, is `mass`."""
-    return Fraction(mass / problem.mass(Fraction(1), size))
-
-
-@dataclass(frozen=True)
-class Passed:
-    """The claim that noise eta on a group's number is eta `share(|G_g|)` on each weight in it."""
-
-    problem: GroupProblem
-    share: Callable[[int], Fraction]
-
-
-def check_passed(subject: Passed) -> Outcome:
-    """Judge the share of a group's noise on each weight, by objective and by constraint."""
+    """Judge Problem 2: where the masses sum to 1 it must have the weights of Problem 1."""
     for size in (2, 3, 16):
-        unit, claimed = Fraction(1), subject.share(size)
-        by_objective = subject.problem.coefficient(unit, size)
-        by_constraint = subject.problem.mass(unit, size) / size
-        if not by_objective == by_constraint == claimed:
-            return Outcome(False, f"m = {size}: {by_objective} by the objective and "
-                           f"{by_constraint} by the constraint, claimed {claimed}")
-    return Outcome(True, "equal by the objective and by the constraint, for groups of 2, 3 and 16")
+        x = 1 / Fraction(problem.mass(Fraction(1), size))  # one group; both numbers are linear in x
+        left = residual(problem, [x], [[1] * size], 1)
+        if left:
+            return Outcome(False, f"one group of {size}, every V_j = y with |y| = 1: Problem 1 "
+                           f"reaches 0, this objective is {left} at the only feasible point",
+                           {"residual": float(left)})
+    return Outcome(True, "one group of 2, 3 or 16 equal values has no error, as in Problem 1")
 
 
 Vector = Sequence[Any]
@@ -110,10 +61,13 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
     """Return the same covariance for groups of m, in units of sigma^2.
 
     "mean": a group's logit is the mean of its tokens' noisy logits; "pooled": it has its own noise.
+    The softmax of the clean logits of groups must be their masses, as for weights that are constant
+    within groups.
     """
-    output, sources = _mean(values, weights), []
-    for g, mass in enumerate(group_masses(weights, m)):
-        centre = _mean(values[g * m:(g + 1) * m], [Fraction(1, m)] * m)
+    masses, equal = group_masses(weights, m), [Fraction(1, m)] * m
+    centres = [_mean(values[g * m:(g + 1) * m], equal) for g in range(len(masses))]
+    output, sources = _mean(centres, masses), []
+    for centre, mass in zip(centres, masses, strict=True):
         # in the mean, each token's noise moves the group's logit by 1/m
         share, times = (mass / m, m) if noise == "mean" else (mass, 1)
         sources += [_minus(centre, output, share)] * times
@@ -128,16 +82,6 @@ def within_group_scatter(values: Sequence[Vector], weights: Weights, m: int) -> 
         centre = _mean(members, [Fraction(1, m)] * m)
         sources += [_minus(value, centre, mass / m) for value in members]
     return _scatter(sources)
-
-
-def trace(covariance: Matrix, output: Vector) -> Any:
-    """Return the mean squared change of the output."""
-    return sum(row[c] for c, row in enumerate(covariance))
-
-
-def divergence(covariance: Matrix, output: Vector) -> Any:
-    """Return the mean KL divergence of an output that is a distribution: sum_c Cov_cc / (2 p_c)."""
-    return sum(row[c] / (2 * output[c]) for c, row in enumerate(covariance))
 
 
 def _mean(values: Sequence[Vector], weights: Weights) -> list[Any]:
@@ -161,68 +105,60 @@ APART: tuple[Case, ...] = (  # another value for every token; equal means of the
     ([[1, 0], [0, 1], [1, 0], [0, 1]], QUARTERS, 2),
     ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], (Fraction(1, 8),) * 2 + (Fraction(3, 8),) * 2,
      2))
+# Weights that differ within groups; both groups have half of them, in full and by mean logits.
+UNEQUAL: Case = ([[0], [1], [0], [0]], tuple(Fraction(n, 100) for n in (49, 1, 49, 1)), 2)
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The claim that grouping leaves less noise in the output where, and only where, it `promises`.
+    """The claim that grouping removes this covariance from the output, or (None) some of it.
 
     The noise is added on every token ("mean"), or is as large on the group's logit ("pooled").
     """
 
-    promises: Callable[[Sequence[Vector], Weights, int, str], bool]
+    removed: Callable[[Sequence[Vector], Weights, int, str], Matrix] | None = None
     noise: tuple[str, ...] = ("mean", "pooled")
     cases: tuple[Case, ...] = (EQUAL, *APART)
 
 
-def always(values: Sequence[Vector], weights: Weights, m: int, noise: str) -> bool:
-    """Section 4.2: grouping smooths noise out."""
-    return True
+def scatter_only(values: Sequence[Vector], weights: Weights, m: int, noise: str) -> Matrix:
+    """The identity: the scatter within groups; for noise on groups, less m - 1 times the rest."""
+    scatter = within_group_scatter(values, weights, m)
+    if noise == "mean":
+        return scatter
+    return _difference(scatter, grouped_covariance(values, weights, m), m - 1)
 
 
-def only_scatter(values: Sequence[Vector], weights: Weights, m: int, noise: str, *,
-                 size: Callable[[Matrix, Vector], Any]) -> bool:
-    """The identity: less by the scatter in groups, more by m - 1 times the rest if pooled."""
-    output = _mean(values, weights)
-    removed = size(within_group_scatter(values, weights, m), output)
-    added = 0 if noise == "mean" else (m - 1) * size(grouped_covariance(values, weights, m), output)
-    return bool(removed > added)
+def _difference(first: Matrix, second: Matrix, times: int = 1) -> Matrix:
+    return [[a - times * b for a, b in zip(*rows, strict=True)]
+            for rows in zip(first, second, strict=True)]
 
 
-def check_smoothing(subject: Smoothing, size: Callable[[Matrix, Vector], Any] = trace) -> Outcome:
-    """Judge where grouping leaves less noise in the output than full attention, in rationals."""
-    def sizes(case: Case, noise: str) -> tuple[Any, Any]:
-        values, weights, m = case
-        output = _mean(values, weights)
-        return (size(full_covariance(values, weights), output),
-                size(grouped_covariance(values, weights, m, noise), output))
-
+def check_smoothing(subject: Smoothing) -> Outcome:
+    """Judge what grouping removes from the covariance of the output, in rationals."""
     for case in subject.cases:
         for noise in subject.noise:
-            full, left = sizes(case, noise)
-            if subject.promises(*case, noise) != (left < full):
+            full, left = full_covariance(*case[:2]), grouped_covariance(*case, noise)
+            removed = _difference(full, left)
+            before, after = (sum(matrix[c][c] for c in range(len(matrix)))
+                             for matrix in (full, left))
+            right = after < before if subject.removed is None else (
+                subject.removed(*case, noise) == removed)
+            if not right:
                 return Outcome(False, f"values {case[0]}, m = {case[2]}, noise "
-                               f"{'on tokens' if noise == 'mean' else 'on groups'}: "
-                               f"{size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped",
-                               {"full": float(full), "grouped": float(left)})
-    full, left = sizes(APART[0], "mean")
-    return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; another value for "
-                   f"every token: {size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped")
-
-
-MODELS = (Smoothing(always, ("mean",), APART), Smoothing(always, ("mean",), (EQUAL,)),
-          Smoothing(always, ("pooled",), (EQUAL,)))
+                               f"{'on tokens' if noise == 'mean' else 'on groups'}: variance "
+                               f"{before} sigma^2 in full, {after} sigma^2 grouped",
+                               {"full": float(before), "grouped": float(after)})
+    return Outcome(True, f"in rationals for {len(subject.cases)} cases; the last: variance "
+                   f"{before} sigma^2 in full, {after} sigma^2 grouped")
 
 
 SUBJECTS = {
     "T2.eq10": Subjects(check_problem, PRINTED, corrected=MEAN_WEIGHT,
                         sides=(MEAN_WEIGHT, GROUP_MASS)),
-    "T2.equivalent": Subjects(check_passed, Passed(PRINTED, lambda m: Fraction(1, m)),
-                              corrected=Passed(MEAN_WEIGHT, lambda m: Fraction(1)),
-                              models=(Passed(GROUP_MASS, lambda m: Fraction(1, m)),
-                                      Passed(MEAN_WEIGHT, lambda m: Fraction(1, m)))),
-    "T2.output": Subjects(check_smoothing, Smoothing(always),
-                          corrected=Smoothing(partial(only_scatter, size=trace)), models=MODELS),
-    "T2.kl": Subjects(partial(check_smoothing, size=divergence), Smoothing(always),
-                      corrected=Smoothing(partial(only_scatter, size=divergence)), models=MODELS),
+    "T2.output": Subjects(check_smoothing, Smoothing(), corrected=Smoothing(scatter_only),
+                          models=(Smoothing(None, ("mean",), APART),
+                                  Smoothing(None, ("mean",), (EQUAL,)),
+                                  Smoothing(None, ("pooled",), (EQUAL,)),
+                                  Smoothing(None, ("mean",), (UNEQUAL,)))),
 }

@@ -17,27 +17,19 @@ are Fractions, or symbols of sympy that sum to 1.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import factorial, prod
 from typing import Any
 
-from cca_lab.theory.claim import Outcome, Subjects, chosen
-
 Weights = Sequence[Any]  # of L numbers, positive, summing to 1
-Ray = tuple[tuple[int, ...], tuple[int, ...], int]  # weights up to their sum, noise's direction, j
 FIVE_PER_CENT = 0.05
 
 
 def lemma2(weights: Weights, j: int) -> Any:
     """Return U_j = 1 + s2 - 2 alpha_j, the variance of Lemma 2 in units of sigma^2 (Eq. 29)."""
     return 1 + sum(a * a for a in weights) - 2 * weights[j]
-
-
-def bias(weights: Weights, j: int) -> Any:
-    """Return the mean change of alpha_j over sigma^2: heavy weights fall, light ones rise."""
-    return weights[j] * (sum(a * a for a in weights) - weights[j])
 
 
 def second_order(weights: Weights, j: int) -> Any:
@@ -97,11 +89,6 @@ def softmax_series(weights: Sequence[Any], j: int, order: int = ORDER) -> list[P
              and sum(exponents) == degree} for degree in range(order + 1)]
 
 
-def bias_term(weights: Sequence[Any], j: int) -> Any:
-    """Return the coefficient of sigma^2 in E a_j - w_j, E f_2."""
-    return expectation(softmax_series(weights, j)[2])
-
-
 def variance_terms(weights: Sequence[Any], j: int) -> tuple[Any, Any]:
     """Return the terms of Var a_j: E f_1^2 (by sigma^2) and Var f_2 + 2 E f_1 f_3 (by sigma^4)."""
     _, first, second, third = softmax_series(weights, j)
@@ -136,94 +123,3 @@ def _multiply(first: Polynomial, second: Polynomial, order: int = ORDER) -> Poly
 
 CASES = tuple(tuple(Fraction(share, sum(shares)) for share in shares)
               for shares in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
-RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 2), 1),
-                         ((1, 2, 5), (0, 1, -1), 0), ((1, 2, 5), (1, -1, 2), 2))
-
-
-def check_leading(subject: Callable[[Weights, int], Any]) -> Outcome:
-    """Judge the coefficient of sigma^2 in Var(alpha_j): exact, and positive."""
-    wrong = _first_wrong(subject, lambda weights, j: variance_terms(weights, j)[0])
-    reach = first_order_range([1 / 4096] * 4096, 0)
-    return wrong or Outcome(
-        True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and every j, in "
-        f"rationals; the next term adds 5 % at sigma = {reach:.2f} for diffuse weights",
-        {"first_order_range": reach})
-
-
-def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:
-    """Judge Var(eta_j - sum alpha_i eta_i) / sigma^2: independent noises add squared factors."""
-    wrong = _first_wrong(variance, lambda weights, j: sum(x * x for x in _combination(weights, j)),
-                         unit=" sigma^2")
-    return wrong or Outcome(True, f"1 + s2 - 2 alpha_j, and positive, in rationals for "
-                            f"{len(CASES)} weightings, every j")
-
-
-def _first_wrong(subject: Callable[[Weights, int], Any], exact: Callable[[Weights, int], Any],
-                 unit: str = "") -> Outcome | None:
-    """Return the first case in which a subject is not the exact number, or not positive."""
-    for weights in CASES:
-        for j in range(len(weights)):
-            wanted, got = exact(weights, j), subject(weights, j)
-            if got != wanted or got <= 0:
-                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: got {got}{unit}, "
-                               f"exact {wanted}")
-    return None
-
-
-def check_covariance(covariance: Callable[[int, int], int]) -> Outcome:
-    """Judge Cov(eta_i, eta_n) / sigma^2: Lemma 2's variance must follow, term by term."""
-    for weights in CASES:
-        for j in range(len(weights)):
-            combination = _combination(weights, j)
-            got = sum(x * y * covariance(i, n) for i, x in enumerate(combination)
-                      for n, y in enumerate(combination))
-            if got != lemma2(weights, j):
-                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: variance {got} "
-                               f"sigma^2, Lemma 2 says {lemma2(weights, j)} sigma^2")
-    return Outcome(True,
-                   f"Lemma 2 follows from it in rationals for {len(CASES)} weightings, every j")
-
-
-def _combination(weights: Sequence[Fraction], j: int) -> list[Fraction]:
-    """Return the factors of eta_1 .. eta_L in eta_j - sum_i alpha_i eta_i."""
-    return [Fraction(i == j) - a for i, a in enumerate(weights)]
-
-
-def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
-                 within: Callable[[Ray], bool] | None = None) -> Outcome:
-    """Judge whether Lemma 1's remainder is o(scale(eta, j)): their ratio goes to 0 along rays."""
-    worst, rays = Decimal(0), chosen(RAYS, within)
-    for shares, direction, j in rays:
-        weights = [Fraction(share, sum(shares)) for share in shares]
-        ratios = []
-        for exponent in (2, 4, 6):
-            noise = [Fraction(x, 10**exponent) for x in direction]
-            remainder, size = lemma1_remainder(weights, noise, j), scale(noise, j)
-            if size == 0 and remainder != 0:
-                return Outcome(False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = "
-                               f"{j + 1}: the remainder is {remainder:.3g}, o(.) of 0 must be 0",
-                               {"remainder": float(remainder)})
-            ratio = abs(remainder) * size.denominator / size.numerator if size else Decimal(0)
-            ratios.append(ratio)
-        if not (ratios[1] <= ratios[0] / 10 and ratios[2] <= ratios[1] / 10):
-            shown = ", ".join(f"{ratio:.3g}" for ratio in ratios)
-            return Outcome(False, f"weights {_shown(weights)}, direction {direction}: remainder "
-                           f"over scale is {shown} and does not go to 0")
-        worst = max(worst, ratios[2])
-    return Outcome(True, f"remainder over scale at most {worst:.2g} at eps = 1e-6, along "
-                   f"{len(rays)} rays")
-
-
-def _shown(numbers: Sequence[Fraction]) -> str:
-    return "(" + ", ".join(map(str, numbers)) + ")"
-
-
-SUBJECTS = {
-    "T2.lemma1": Subjects(check_lemma1, lambda eta, j: abs(eta[j]),
-                          corrected=lambda eta, j: max(map(abs, eta)),
-                          within=lambda ray: ray[1][ray[2]] != 0),  # noise on logit j itself
-    "T2.lemma2": Subjects(check_combination, lemma2),
-    "T2.eq29": Subjects(check_covariance, lambda i, j: int(i != j),
-                        corrected=lambda i, j: int(i == j)),
-    "T2.eq23": Subjects(check_leading, lambda weights, j: weights[j] ** 2 * lemma2(weights, j)),
-}

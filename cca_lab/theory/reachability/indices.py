@@ -12,13 +12,10 @@ from itertools import product
 
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.cores import Cover, core_count, reads
+from cca_lab.theory.cores import Cover, core_count, reads, window_size
 from cca_lab.theory.forall import papers
 
-Count = Callable[[int, int, int], int]  # (i, g, s) -> number of raw tokens
-SIZES = [(g, s) for g in range(1, 8) for s in range(1, 13)]
-ROWS = range(1, 41)
-RANGE = "g <= 7, s <= 12, i <= 40"
+CASES = [(i, g, s) for i, g, s in product(range(1, 41), range(1, 8), range(1, 13))]
 
 
 def printed_cover(i: int, g: int, s: int) -> tuple[int, int]:
@@ -32,9 +29,9 @@ def exact_cover(i: int, g: int, s: int) -> tuple[int, int]:
     return j, j * g + 1
 
 
-def split_cover(i: int, g: int, s: int) -> tuple[int, int]:
-    """The same cover with Section 3.2's case: only raw tokens where i < g + s."""
-    return (0, 1) if i < g + s else exact_cover(i, g, s)
+def sized_cover(i: int, g: int, s: int) -> tuple[int, int]:
+    """Section 3.3's words: the last s + ((i - s) mod g) tokens, or all i where there are fewer."""
+    return core_count(i, g, s), max(1, i - window_size(i, g, s) + 1)
 
 
 def times_read(cover: Cover, i: int, g: int, s: int) -> list[int]:
@@ -42,63 +39,37 @@ def times_read(cover: Cover, i: int, g: int, s: int) -> list[int]:
     return [reads(cover, i, g, s, t) for t in range(1, max(i, cover(i, g, s)[0] * g) + 1)]
 
 
-def check_cover(cover: Cover) -> Outcome:
-    """Judge whether rows read each token of their past once: all g <= 7, s <= 12, i <= 40."""
-    wrong = [(i, g, s) for g, s in SIZES for i in ROWS if times_read(cover, i, g, s) != [1] * i]
-    cases = len(SIZES) * len(ROWS)
-    numbers = {"cases": cases, "exact": cases - len(wrong)}
+# what a choice of raw tokens promises: (cover, i, g, s) -> whether it is so
+Promise = Callable[[Cover, int, int, int], bool]
+
+
+def s_before(cover: Cover, i: int, g: int, s: int) -> bool:
+    """Whether row i reads s raw tokens before itself, or all of them."""
+    return i - cover(i, g, s)[1] >= min(s, i - 1)
+
+
+def as_sized(cover: Cover, i: int, g: int, s: int) -> bool:
+    """Whether the raw tokens are as many as Section 3.3 says."""
+    return cover(i, g, s) == sized_cover(i, g, s)
+
+
+def each_once(cover: Cover, i: int, g: int, s: int) -> bool:
+    """Whether row i reads each token of its past once, and no other."""
+    return times_read(cover, i, g, s) == [1] * i
+
+
+def check_cover(subject: tuple[Cover, tuple[Promise, ...]]) -> Outcome:
+    """Judge whether a cover keeps its promises: all i <= 40, g <= 7, s <= 12."""
+    cover, promises = subject
+    wrong = [case for case in CASES if not all(promise(cover, *case) for promise in promises)]
     if not wrong:
-        return Outcome(True, f"exact in {cases} of {cases} cases ({RANGE})", numbers)
+        return Outcome(True, f"right in all {len(CASES)} cases (i <= 40, g <= 7, s <= 12)")
     # g > 1, so that a core is more than one token; the shortest row is the easiest to check by hand
-    i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
+    i, g, s = min(wrong, key=lambda case: (case[1] == 1, case))
     j, k = cover(i, g, s)
     return Outcome(False, f"g={g}, s={s}, i={i}: cores hold tokens 1..{j * g}, raw tokens are "
-                   f"{k}..{i}, so the tokens are read {times_read(cover, i, g, s)} times; exact in "
-                   f"{cases - len(wrong)} of {cases} cases", numbers)
-
-
-def clipped_window(i: int, g: int, s: int) -> int:
-    """Section 3.3's window, s + ((i - s) mod g) raw tokens, clipped to i (k >= 1 in Eq. 4)."""
-    return min(s + (i - s) % g, i)
-
-
-def check_window(window: Count) -> Outcome:
-    """Judge whether the raw tokens are what the cores leave, i - j g: g <= 7, s <= 12, i <= 40."""
-    return _counted(window, lambda i, g, s, said: said == i - g * core_count(i, g, s),
-                    lambda i, g, s: f"the cores leave over {i - g * core_count(i, g, s)}")
-
-
-def check_least(window: Count) -> Outcome:
-    """Judge whether rows read s raw tokens or more, or all i: all g <= 7, s <= 12, i <= 40."""
-    return _counted(window, lambda i, g, s, said: min(s, i) <= said <= i,
-                    lambda i, g, s: f"wanted {min(s, i)} or more")
-
-
-def _counted(window: Count, right: Callable[[int, int, int, int], bool],
-             wanted: Callable[[int, int, int], str]) -> Outcome:
-    wrong = [(i, g, s) for g, s in SIZES for i in ROWS if not right(i, g, s, window(i, g, s))]
-    cases = len(SIZES) * len(ROWS)
-    if not wrong:
-        return Outcome(True, f"right in all {cases} cases ({RANGE})", {"cases": cases, "wrong": 0})
-    i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
-    return Outcome(False, f"g={g}, s={s}, i={i}: a window of {window(i, g, s)} tokens, "
-                   f"{wanted(i, g, s)}; wrong in {len(wrong)} of {cases} cases",
-                   {"cases": cases, "wrong": len(wrong)})
-
-
-def no_cores_before(i: int, g: int, s: int) -> bool:
-    """Section 3.2: cores are excluded from the attention of row i if i < g + s."""
-    return i < g + s
-
-
-def check_short(excluded: Callable[[int, int, int], bool]) -> Outcome:
-    """Judge whether cores are excluded exactly where j = 0: all g <= 7, s <= 12, i <= 40."""
-    for (g, s), i in product(SIZES, ROWS):
-        if excluded(i, g, s) != (core_count(i, g, s) == 0):
-            return Outcome(False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to be "
-                           f"{'none' if excluded(i, g, s) else 'some'}")
-    return Outcome(True, f"j = 0 exactly in these rows in all {len(SIZES) * len(ROWS)} cases "
-                   f"({RANGE})")
+                   f"{k}..{i}, so the tokens are read {times_read(cover, i, g, s)} times; wrong in "
+                   f"{len(wrong)} of {len(CASES)} cases")
 
 
 def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
@@ -109,28 +80,27 @@ def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
     if i <= g:
         return list(range(1, i + 1))
     seen = min(length // g, core_count(i, g, s))
-    return [*range(1, g * seen + 1),
-            *(g * (length // g) + t for t in range(1, clipped_window(i, g, s) + 1))]
+    window = min(i, window_size(i, g, s))
+    return [*range(1, g * seen + 1), *(g * (length // g) + t for t in range(1, window + 1))]
 
 
 def exact_terms(i: int, length: int, g: int, s: int) -> list[int]:
     """Eq. 6 with j(i) for m, the split at i < g + s, and w = i - j g."""
-    j, k = split_cover(i, g, s)
+    j, k = exact_cover(i, g, s)
     return [*range(1, g * j + 1), *range(k, i + 1)]
 
 
 def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Outcome:
     """Judge whether Eq. 6 adds the values of tokens 1 .. i once: L <= 20, g <= 5, s <= 6."""
-    cases = [(i, length, g, s) for length in range(1, 21) for g in range(1, 6) for s in range(1, 7)
-             for i in range(1, length + 1)]
-    wrong = [case for case in cases if sorted(terms(*case)) != list(range(1, case[0] + 1))]
-    ahead = [i for i in range(1, 21) if max(terms(i, 20, 4, 4)) > i]
-    numbers = {"cases": len(cases), "wrong": len(wrong), "rows_ahead": len(ahead)}
+    cases = [(length, i, g, s) for length in range(1, 21) for i in range(1, length + 1)
+             for g in range(1, 6) for s in range(1, 7)]
+    wrong = [(length, i, g, s) for length, i, g, s in cases
+             if sorted(terms(i, length, g, s)) != list(range(1, i + 1))]
     if not wrong:
-        return Outcome(True, f"exact in all {len(cases)} cases (L <= 20, g <= 5, s <= 6)", numbers)
-    i, length, g, s = min(wrong, key=lambda case: (case[2] == 1, case[1], case))
+        return Outcome(True, f"exact in all {len(cases)} cases (L <= 20, g <= 5, s <= 6)")
+    length, i, g, s = min(wrong, key=lambda case: (case[2] == 1, case))
     return Outcome(False, f"L={length}, g={g}, s={s}, i={i}: adds tokens {terms(i, length, g, s)}; "
-                   f"with L=20, g=s=4, {len(ahead)} of 20 rows read tokens after i", numbers)
+                   f"wrong in {len(wrong)} of {len(cases)} cases")
 
 
 def effective_row(i: int, g: int, s: int, cover: Cover,
@@ -158,42 +128,54 @@ def check_reachable(cover: Cover) -> Outcome:
     least = Fraction(1)
     for g, s, i in product(range(1, 6), range(1, 7), range(1, 21)):
         row = effective_row(i, g, s, cover, lambda: random_scores.randint(-40, 40))
-        missing = [t for t in range(1, i + 1) if not row.get(t)]
-        ahead = [t for t in row if t > i]
-        if missing or ahead or sum(row.values()) != 1:
-            return Outcome(False, f"g={g}, s={s}, i={i}: tokens {missing} have no weight, tokens "
-                           f"{ahead} lie ahead, the row sums to {sum(row.values())}")
+        if row.keys() != set(range(1, i + 1)) or sum(row.values()) != 1:
+            return Outcome(False, f"g={g}, s={s}, i={i}: the tokens {sorted(row)} have a weight, "
+                           f"and the row sums to {sum(row.values())}")
         least = min(least, *row.values())
-    exponent = least.numerator.bit_length() - least.denominator.bit_length()
     return Outcome(True, "positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight "
-                   f"2^{exponent}, rows sum to exactly 1", {"smallest_weight_log2": exponent})
+                   f"{float(least):.1g}, rows sum to exactly 1")
 
 
-def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Outcome:
-    """Judge whether rows sum to 1 and are the softmax of scores over sqrt(d): d = 1, 4, 16, 64."""
-    for root in (2, 4, 8, 1):
-        for a in (0, 1, -1, 2, -2):
-            got, wanted = weigh([0, a * root], root), softmax([0, a])
-            if sum(got) != 1 or got != wanted:
-                shown = ", ".join(str(weight) for weight in got)
-                return Outcome(False, f"d={root * root}, scores 0 and {a * root}: weights {shown}, "
-                               f"which sum to {sum(got)}", {"row_sum": float(sum(got))})
-    return Outcome(True, "rows sum to 1 and equal Eq. 5 for d = 1, 4, 16, 64")
+# ------------------------------------------- what a core keeps of its group (g = 2, s = 1, row 3)
+
+Change = tuple[int, int]  # what is added to the values of tokens 1 and 2
+
+
+def check_noticed(noticed: Callable[[Change, list[Fraction]], bool]) -> Outcome:
+    """Judge which changes of values must move CCA's output, of the change and full attention's row.
+
+    Scores are 0 or 1, of the group's last query, and of row 3's with all tokens, or with the core
+    and itself. A change of which it is not said must leave the output alone for some of them.
+    """
+    for change in ((1, 0), (0, 1), (1, 1), (1, -1)):
+        said, unseen = False, False
+        for last, full, pooled in product(product((0, 1), repeat=2), product((0, 1), repeat=3),
+                                          product((0, 1), repeat=2)):
+            row = [softmax(pooled)[0] * phi for phi in softmax(last)]
+            said, unseen = noticed(change, softmax(full)), unseen | (moved(change, row) == 0)
+            if said and not moved(change, row):
+                return Outcome(False, f"values changed by {change}: full attention's output moves "
+                               f"by {moved(change, softmax(full))}, CCA's does not, with phi = "
+                               f"{', '.join(map(str, softmax(last)))}")
+        if not said and not unseen:
+            return Outcome(False, f"values changed by {change} always move the output as well")
+    return Outcome(True, "such changes, and no others, always move the output of row 3, for all "
+                   "scores 0 or 1")
+
+
+def moved(change: Change, row: list[Fraction]) -> Fraction:
+    """Return how far an output moves if the values are changed so."""
+    return row[0] * change[0] + row[1] * change[1]
 
 
 SUBJECTS = {
     "P1": Subjects(check_reachable, printed_cover, machine=partial(papers.reached, printed_cover)),
-    "P1.alg1": Subjects(check_cover, printed_cover, corrected=exact_cover,
+    "P1.alg1": Subjects(check_cover, (printed_cover, (s_before, as_sized, each_once)),
+                        corrected=(exact_cover, (as_sized, each_once)),
+                        sides=((printed_cover, (s_before,)), (sized_cover, (as_sized, each_once))),
                         machine=partial(papers.read_once, exact_cover)),
-    "P1.window": Subjects(check_window, clipped_window,
-                          machine=partial(papers.window_left_over, clipped_window)),
-    "P1.least": Subjects(check_least, clipped_window,
-                         machine=partial(papers.window_long_enough, clipped_window)),
-    "P1.short": Subjects(check_short, no_cores_before,
-                         machine=partial(papers.no_cores, no_cores_before)),
     "P1.eq6": Subjects(check_terms, printed_terms, corrected=exact_terms,
-                       machine=partial(papers.read_once, split_cover)),
-    # softmax(q K^T) / sqrt(d) as printed, and Eq. 5; root is sqrt(d), and divides the scores
-    "P1.line12": Subjects(check_scaling, lambda scores, root: [w / root for w in softmax(scores)],
-                          corrected=lambda scores, root: softmax([x // root for x in scores])),
+                       machine=partial(papers.read_once, exact_cover)),
+    "P1.overlooked": Subjects(check_noticed, lambda change, full: moved(change, full) != 0,
+                              corrected=lambda change, full: min(change) >= 0),
 }

@@ -5,14 +5,12 @@ radius through each operation. Where a ball becomes a float, the float is moved 
 functions raise ModuleNotFoundError where python-flint is missing.
 """
 
-from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, inf, nextafter
 from typing import Any
 
 from cca_lab.extras import need
-from cca_lab.theory.claim import Outcome
-from cca_lab.theory.sparsity.logits import LogitLaw, gaussian
+from cca_lab.theory.sparsity.logits import gaussian
 
 BITS = 128
 CELLS_OF_SUM = 4000  # cells of a logit in the transform of Chernoff's bound
@@ -86,7 +84,7 @@ def between(tau: float, length: int, rho: Fraction, points: int = 32,
             cells: int = 32) -> tuple[float, float]:
     """Enclose P_sparse, the integral of h dF(y)^L with h(y) as in `bounds`, between two floats.
 
-    h never falls in y, as the normal density is log-concave (see T1.product), so values at the ends
+    h never falls in y, as the normal density is log-concave (`bounds`), so values at the ends
     of each of the `points` cells of the maximum bound it inside. Rounding each z = X/y up, then
     down, to a grid of 1/cells bounds h at a point. ValueError unless L rho > 1.
     """
@@ -131,67 +129,3 @@ def _power(chances: list[Any], exponent: int, reach: int) -> list[Any]:
             raised = arb_poly((raised * factor).coeffs()[:reach])
         factor, exponent = arb_poly((factor * factor).coeffs()[:reach]), exponent >> 1
     return list(raised.coeffs())
-
-
-def pair(tau: float, rho: Fraction) -> tuple[Any, Any]:
-    """Return the balls of P_sparse for two Gaussian logits, and of Equation 8 at x = 1, the median.
-
-    Of two weights one is over 1/(2 rho) iff |xi_1 - xi_2| > -ln(2 rho - 1), and the difference is
-    N(0, 2 tau^2).
-    """
-    _need(tau, 2, rho)
-    gap = ball(2 * Fraction(rho) - 1).log()
-    head, tail = normal_below(ball(0)), normal_below(-gap / ball(tau))
-    return (-gap / (2 * ball(tau))).erfc(), 1 - (head * tail) ** 2
-
-
-SMALL = (0.5, 100, Fraction(1, 20), 13.1, 2.0)  # tau, L, rho, and x and u for `at_most`
-WIDE = (2.0, 40, Fraction(1, 10), 48, 128)  # tau, L, rho, and points and cells for `between`
-SLOW = (2.0, Fraction(1, 20), 4.0)  # tau, rho, t
-MARGIN = 1e-9  # more than a claimed float can be away from the number that it stands for
-
-
-def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Outcome:
-    """Prove P_sparse below a lower bound for N(0, 1/4), L = 100, rho = 1/20, and two logits."""
-    tau, length, rho, *_ = SMALL
-    upper, least = _above(at_most(*SMALL)), claimed(gaussian(tau), length, float(rho))
-    true, printed = pair(1.0, Fraction(9, 10))
-    return Outcome(bool(upper < least - MARGIN and true < printed), f"Gaussian, tau={tau}, "
-                   f"L={length}, rho={rho}: P_sparse <= {upper:.3g} in ball arithmetic, claimed at "
-                   f"least {least:.4g}; tau=1, L=2, rho=9/10: P_sparse = {float(true):.6f}, Eq. 8 "
-                   f"at the median claims at least {float(printed):.6f}",
-                   {"upper": upper, "claimed": least, "pair": _above(true),
-                    "pair_claimed": _below(printed)})
-
-
-def refutes_bracket(claimed: Callable[[LogitLaw, int, float], tuple[float, float]],
-                    repaired: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
-    """Prove that an interval misses P_sparse of N(0, 4), L = 40, rho = 1/10, a repaired one not."""
-    tau, length, rho, *_ = WIDE
-    (low, high), case = between(*WIDE), (gaussian(tau), length, float(rho))
-    (least, most), (down, up) = claimed(*case), repaired(*case)
-    misses = least > high + MARGIN or most < low - MARGIN
-    meets = down <= high + MARGIN and up >= low - MARGIN
-    return Outcome(bool(misses and meets), f"{case[0].name}, L={length}, rho={rho}: P_sparse is in "
-                   f"[{low:.4f}, {high:.4f}] in ball arithmetic, claimed in [{least:.4g}, "
-                   f"{most:.4g}]; the repair says [{down:.4f}, {up:.4f}]",
-                   {"low": low, "high": high, "claimed": least})
-
-
-def refutes_rate(claimed: Callable[[LogitLaw, float], float]) -> Outcome:
-    """Prove that 1 - P_sparse falls more slowly than claimed, for N(0, 4) logits and rho = 1/20.
-
-    With y = e^t: if every X_j <= y and S >= L rho y, no weight is over 1/(L rho). So 1 - P_sparse
-    is at least F(y)^L P(S >= L rho y | all <= y). If E[X | X <= y] > rho y, the second factor tends
-    to 1 by the law of large numbers, and the rate is at most -ln F(y). For Gaussian logits E[X; X
-    <= y] = e^{tau^2/2} Phi(t/tau - tau).
-    """
-    tau, rho, t = SLOW
-    sigma, end = ball(tau), ball(t)
-    reached = normal_below(end / sigma)
-    mean = (sigma**2 / 2 - end).exp() * normal_below(end / sigma - sigma) / reached
-    fastest, least = _above(-reached.log()), claimed(gaussian(tau), float(rho))
-    return Outcome(bool(mean > ball(rho) and fastest < least - MARGIN),
-                   f"Gaussian, tau={tau:g}, rho={rho}: the rate is at most -ln F(e^{t:g}) <= "
-                   f"{fastest:.5f}, as E[X | X <= y] / y >= {_below(mean):.4f} > rho; claimed "
-                   f"{least:.5f}", {"fastest": fastest, "claimed": least})

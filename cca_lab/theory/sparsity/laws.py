@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import prod
+from math import ceil, prod
 
 Outcome = tuple[Fraction, ...]
 
@@ -83,6 +83,19 @@ def random_laws(count: int, seed: int = 0) -> list[tuple[FiniteLaw, Fraction]]:
     return cases
 
 
+def crowded(length: int, rho: Fraction) -> FiniteLaw:
+    """Return a law that attains Theorem 1's repairs: half the rows even, half as full as possible.
+
+    A full row has ceil(L rho) - 1 weights just over 1 / (L rho), the most there is room for.
+    """
+    most = length * rho
+    count = ceil(most) - 1
+    large = Fraction(101, 100) * (length - count) / (most - count)
+    full = (large,) * count + (Fraction(1),) * (length - count)
+    return FiniteLaw(f"L={length}, half the rows with {count} weights over 1/{most}",
+                     ((HALF, full), (HALF, (Fraction(1),) * length)))
+
+
 HALF = Fraction(1, 2)
 EVEN_PAIR = FiniteLaw("L=2, xi=(0,0)", ((Fraction(1), (Fraction(1), Fraction(1))),))
 TWO_POINT = {q: iid(f"L=3 iid, X in {{1,3}}, P(3)={q}", {1: 1 - q, 3: q}, 3)
@@ -94,7 +107,9 @@ UNLIKE = FiniteLaw("L=2, X=(9,1) or (1,1)",
                    ((HALF, (Fraction(9), Fraction(1))), (HALF, (Fraction(1), Fraction(1)))))
 RARE = iid("L=4 iid, X in {1,20}, P(20)=1/4", {1: Fraction(3, 4), 20: Fraction(1, 4)}, 4)
 # The smallest first, because the evidence against a bound is the first case on which it fails.
-IID_CASES = [(EVEN_PAIR, Fraction(1)), (NEARLY_EVEN, Fraction(9, 10)),
-             (TWO_POINT[Fraction(4, 5)], Fraction(1)), (TWO_POINT[HALF], Fraction(1)),
-             (RARE, Fraction(1, 2)), (RARE, Fraction(3, 4))]
-CASES = [*IID_CASES, (OPPOSED, Fraction(1)), (UNLIKE, Fraction(1)), *random_laws(200)]
+CASES = [(EVEN_PAIR, Fraction(1)), (NEARLY_EVEN, Fraction(9, 10)), (TWO_POINT[HALF], Fraction(1)),
+         (TWO_POINT[Fraction(4, 5)], Fraction(1)), (RARE, Fraction(1, 2)), (RARE, Fraction(3, 4)),
+         (OPPOSED, Fraction(1)), (UNLIKE, Fraction(1)), *random_laws(200)]
+# Here the best bound is the probability itself: L rho an integer, and between two integers.
+ATTAINED = [(crowded(length, Fraction(halves, 2 * length)), Fraction(halves, 2 * length))
+            for length in range(2, 6) for halves in range(3, 2 * length + 1)]

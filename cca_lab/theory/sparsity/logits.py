@@ -1,6 +1,6 @@
-"""Laws of independent logits with a density: what the bounds on P_sparse need of them.
+"""Laws of independent logits with a density: what P_sparse needs of them.
 
-The bounds condition on the largest logit: given xi <= t, z = e^{xi - t} is in (0, 1]. Expectations
+They condition on the largest logit: given xi <= t, z = e^{xi - t} is in (0, 1]. Expectations
 over z are sums over quadrature nodes.
 """
 
@@ -24,9 +24,9 @@ class LogitLaw:
 
     name: str
     distribution: Any  # of xi, a frozen continuous distribution of scipy.stats
-    log_concave: bool = True  # the density; then h of `sparsity.bounds` is nondecreasing
+    log_concave: bool = True  # the density
     kinks: tuple[float, ...] = ()  # where the density is not smooth, and the quadrature is split
-    moments: tuple[float, float] = (np.inf, np.inf)  # (E X, E X^2) of X = e^xi
+    mean: float = np.inf  # E X of X = e^xi
     bound: float = np.inf  # the essential supremum of xi
 
     def quantile_of_max(self, level: float, length: float) -> float:
@@ -42,23 +42,20 @@ def gaussian(tau: float) -> LogitLaw:
     """Return xi ~ N(0, tau^2); the mean does not matter, as a shift changes no weight."""
     if not tau > 0:
         raise ValueError(f"tau: got {tau}, wanted a positive standard deviation of the logits")
-    # e^700 still fits a float
-    first, second = (exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf for k in (1, 2))
-    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), moments=(first, second))
+    mean = exp(tau**2 / 2) if tau < 37 else np.inf  # e^700 still fits a float
+    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), mean=mean)
 
 
 def laplace(scale: float) -> LogitLaw:
-    """Return xi ~ Laplace(scale); E X is infinite from scale 1 on, E X^2 from scale 1/2 on."""
-    first, second = (1 / (1 - (k * scale) ** 2) if k * scale < 1 else np.inf for k in (1, 2))
+    """Return xi ~ Laplace(scale); E X is infinite from scale 1 on."""
     return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,),
-                    moments=(first, second))
+                    mean=1 / (1 - scale**2) if scale < 1 else np.inf)
 
 
 def uniform(width: float) -> LogitLaw:
     """Return xi ~ Uniform(0, width), bounded logits."""
-    first, second = (float(np.expm1(k * width) / (k * width)) for k in (1, 2))
     return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,),
-                    moments=(first, second), bound=width)
+                    mean=float(np.expm1(width) / width), bound=width)
 
 
 def cauchy(scale: float) -> LogitLaw:
@@ -89,18 +86,6 @@ class Conditional:
         self.chances = weights / weights.sum()
         self.mean = float(self.chances @ self.z)
         self.variance = float(self.chances @ (self.z - self.mean) ** 2)
-
-    def log_mgf(self, u: float) -> tuple[float, float]:
-        """Return ln E[e^{uz} | xi <= t] and its derivative in u, scaled by e^u against overflow."""
-        tilted = self.chances * np.exp(u * (self.z - 1))
-        total = tilted.sum()
-        return float(u + np.log(total)), float(tilted @ self.z / total)
-
-    def grid(self, cells: int) -> np.ndarray:
-        """Return P((i-1)/cells < z <= i/cells | xi <= t) from the distribution function."""
-        edges = self.t + np.log(np.arange(1, cells + 1) / cells)
-        reached = np.exp(self.law.distribution.logcdf(edges) - self.law.distribution.logcdf(self.t))
-        return np.diff(reached, prepend=0.0)
 
 
 class Sampled(NamedTuple):

@@ -13,7 +13,6 @@ from matplotlib.patches import Rectangle
 from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     DASHED,
-    EMPTY,
     FAINT,
     INK,
     SERIES,
@@ -223,16 +222,13 @@ def objectives(x: Any, claims: Mapping[str, Any], *, truth: float, wrong: str,
 
 @styled
 def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str, Any], *,
-           bracket: Any = None, wrong: Sequence[str] = (), title: str = "") -> Figure:
+           wrong: Sequence[str] = (), title: str = "") -> Figure:
     """Draw the share of random rows that are sparse, with its error, and bounds on it.
 
-    `drawn`, `errors` (half-widths of intervals) and `curves` are (n,), `bracket` (n, 2) is shaded
-    between its lower and upper ends. Curves named in `wrong` have the colour of errors.
+    `drawn`, `errors` (half-widths of intervals) and `curves` are (n,). Curves named in `wrong` have
+    the colour of errors.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.7))
-    if bracket is not None:
-        low, high = as_array(bracket).T
-        axes.fill_between(lengths, low, high, color=EMPTY, label="bracket")
     for (name, values), colour in coloured(curves.items()):
         failed = name in wrong
         axes.plot(lengths, as_array(values), color=WRONG if failed else colour, linewidth=2,

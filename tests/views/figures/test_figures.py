@@ -88,7 +88,7 @@ FIGURES = {
     "models": lambda: sparsity.models([{"model": "a", "k90": [[1.0, 2.0]]}], {"k90": "k90"}),
     "objectives": lambda: sparsity.objectives([1, 2], {"a": [0.1, 0.2]}, truth=0.5, wrong="a"),
     "bounds": lambda: sparsity.bounds([2, 4], [0.1, 0.2], [0.01, 0.02], {"a": [0.1, 0.2]},
-                                      bracket=[[0, 0.5], [0, 0.5]], wrong=["a"]),
+                                      wrong=["a"]),
     "head_curves": lambda: sparsity.head_curves([2, 4], {0.1: np.ones((2, 2, 2))}),
     "agreement": lambda: sparsity.agreement({"theory": [0.1, 0.9]}, [0.1, 0.2], ["a", "b"],
                                             quantity="P"),

@@ -1,0 +1,141 @@
+"""An exercise as data: what is right, on which inputs, and what is wrong and why.
+
+From it follow the check of an answer, the message that names the mistake, the points, and the
+exercise's own tests (`tests/course/test_exercises.py`).
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from cca_lab.course.compare import NOT_FINITE, describe, need
+from cca_lab.course.tasks import Answer, Draw, Mistake, Property, case, copied, outcome
+
+Examples = Callable[[Draw], Iterable[tuple[str, tuple[Any, ...]]]]
+
+
+def examples(make: Callable[..., tuple[Any, ...]], *sizes: Any,
+             larger: tuple[tuple[int, int], ...] = (), count: int = 8) -> Examples:
+    """Return inputs of growing size, each with a name for messages, as a function of a `Draw`.
+
+    Args:
+        make: gets the draw and a size, and returns the arguments of the answer. The names of its
+            own arguments stand in messages: `make(draw, tokens, group)` gives "tokens 5, group 2".
+        sizes: those of a cell, in ascending order, the one by hand first.
+        larger: the lowest and the highest value of each part of a size; when marks are given,
+            `count` sizes are drawn from them. Without it the sizes are those of a cell.
+    """
+    words = [name.replace("_", " ") for name, part in inspect.signature(make).parameters.items()
+             if part.default is part.empty][1:]
+
+    def drawn(draw: Draw) -> Iterable[tuple[str, tuple[Any, ...]]]:
+        chosen = draw.sizes(count, *larger) if draw.secret and larger else sizes
+        for size in chosen:
+            parts = size if isinstance(size, tuple) else (size,)
+            yield (", ".join(f"{word} {describe(part)}" for word, part
+                             in zip(words, parts, strict=True)), make(draw, *parts))
+
+    return drawn
+
+
+def equals(fact: str, right: Answer, inputs: Examples, *names: str, wrong: dict[str, Answer],
+           points: int = 1, hidden: bool = False, tolerance: float | None = None,
+           why: str = NOT_FINITE) -> Property:
+    """Return the property that an answer returns what `right` does.
+
+    Args:
+        fact: the property in a few words, such as "equal to counting".
+        right: a plain function that is right.
+        inputs: what both are called with: `examples`.
+        names: of the parts of the result, for messages.
+        wrong: functions that are wrong, by sentences that end "This is what comes out when ...".
+        points, hidden: of the property.
+        tolerance, why: as for `compare.need_close`.
+    """
+    def look(got: Any, *args: Any) -> None:
+        need(got, right(*copied(args)), names or ("the result",), tolerance=tolerance, why=why)
+
+    return replace(holds(fact, look, inputs, wrong=wrong, points=points, hidden=hidden),
+                   right=right, tolerance=tolerance or 0.0)
+
+
+def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict[str, Answer],
+          points: int = 1, hidden: bool = False) -> Property:
+    """Return the property that `look` finds no mistake in what an answer returns.
+
+    `look` gets the result and the arguments, and raises `Mistake`; the rest is as for `equals`.
+    """
+    def check(answer: Answer, draw: Draw) -> None:
+        given = list(inputs(draw))
+        forgotten = draw.randrange(len(given)) if draw.secret else -1
+        for number, (what, args) in enumerate(given):
+            if number == forgotten and hasattr(answer, "forget"):
+                answer.forget()  # an answer may not build on what earlier calls have seen
+            with case(what):
+                got = answer(*copied(args))
+                try:
+                    look(got, *args)
+                except Mistake:
+                    # which mistake it is, the following examples say
+                    for _, more in given[number + 1 :]:
+                        if isinstance(outcome(answer, copied(more)), Exception):
+                            break
+                    raise
+
+    return Property(fact, points, check, hidden, wrong)
+
+
+def mistakes(answer: Answer, table: dict[str, dict[str, Any]]) -> dict[str, Answer]:
+    """Return an answer with the keywords of each sentence: one function, wrong in many ways."""
+    return {said: partial(answer, **wrong) for said, wrong in table.items()}
+
+
+def forward(answer: Answer) -> Answer:
+    """Return an answer whose tables of intervals, (rows, intervals, 2), can be compared.
+
+    An empty interval may stand anywhere, if no interval moves back; here it becomes [0, 0).
+    """
+    def table(*args: Any) -> Any:
+        got = answer(*args)
+        if not isinstance(got, Tensor) or got.dim() != 3 or got.shape[-1] != 2:
+            return got
+        for wrong, what in ((got[..., 0] > got[..., 1], "ends before it starts; an empty one ends "
+                             "where it starts"),
+                            ((got.diff(dim=0, prepend=got[:1]) < 0).any(-1), "moves back; where it "
+                             "is empty, let it wait where it is")):
+            if wrong.any():
+                row, number = wrong.nonzero()[0].tolist()
+                raise Mistake(f"row {row}: interval {number} {what}")
+        return got * (got[..., :1] != got[..., 1:])
+
+    return table
+
+
+def in_bounds(answer: Answer) -> Answer:
+    """Return an answer that starts a kernel, run by the lab's interpreter first.
+
+    Where that finds a load or store outside of the arguments, Triton's would end Python.
+    """
+    from cca_lab.attention.fused import installed, interpreted
+
+    if not interpreted() or hasattr(answer, "forget"):  # compiled, or in another process
+        return answer
+
+    def call(*args: Any) -> Any:
+        from cca_lab.attention.kernels.tile_interpreter import instead_of_triton
+
+        try:
+            with instead_of_triton():
+                got = answer(*args)
+        except IndexError as error:
+            if "outside of" not in str(error):
+                raise
+            raise Mistake(f"{error}: is the address right, and does the load or the store have a "
+                          "mask that ends with its argument?") from error
+        return answer(*args) if installed() else got
+
+    return call

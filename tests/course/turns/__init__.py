@@ -1,1 +1,0 @@
-"""Wrong answers to the notebooks' "your turn" cells."""

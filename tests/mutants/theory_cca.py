@@ -1,0 +1,97 @@
+"""Wrong statements about CCA-Attention, and true ones that say less than holds: all are refuted."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from cca_lab.theory.cores import core_count
+from cca_lab.theory.cost import pairs
+from cca_lab.theory.reachability import floats, indices
+
+
+def window_mod_row(i, g, s):
+    """Raw tokens are the s + (i mod g) nearest, with i for i - s: right only where g divides s."""
+    return core_count(i, g, s), max(1, i - (s + i % g) + 1)
+
+
+def core_one_row_early(i, g, s):
+    """The cores of the next row: in row g + s - 1 all tokens of a group are read twice."""
+    return core_count(i + 1, g, s), indices.exact_cover(i, g, s)[1]
+
+
+def future_core(i, g, s):
+    """A core more than is complete: row i reads tokens after i."""
+    j = core_count(i, g, s) + (s < g)
+    return j, min(j * g + 1, i)
+
+
+def one_core_short(i, length, g, s):
+    """Eq. 6 with the last core left out and nothing in its place."""
+    tokens, j = indices.exact_terms(i, length, g, s), core_count(i, g, s)
+    return tokens if j == 0 else [t for t in tokens if not (j - 1) * g < t <= j * g]
+
+
+def normal_numbers_only(name, weight):
+    """As if there were no subnormal numbers: 0 below the smallest normal one."""
+    return weight >= torch.finfo(floats.DTYPES[name]).smallest_normal
+
+
+def tie_to_one(name, weight):
+    """As if half of the smallest subnormal number were rounded up to it."""
+    return weight >= 2.0 ** -floats.POWERS[name]
+
+
+def window_without_itself(length, window, sinks, layers):
+    """As if the window did not count the row itself: n w tokens back."""
+    return layers * window < length - 1 - sinks
+
+
+ONCE = (indices.as_sized, indices.each_once)
+BROKEN: dict[str, Any] = {
+    "P1": window_mod_row, "P1.alg1": (window_mod_row, ONCE), "P1.eq6": one_core_short,
+    "P1.overlooked": lambda change, full: full[0] != full[1],  # as if the row's own weights decided
+    "P1.float": normal_numbers_only, "P1.depth": window_without_itself,
+    "P1c.quadratic": lambda length, g, s: length * (g + s),  # no term in L^2
+    "P1c.linear": lambda length, m: Fraction(length * (m + 1), 2),  # g = L/m taken for m
+    "P1c.every-g": lambda older: older**1.25,
+    "P1c.best-g": (32, 64, 128, 256),  # past the turn at 124
+    "P1c.storage": lambda length, g, s: g + s,  # the cores forgotten
+}
+ALSO_BROKEN = [
+    ("P1", future_core), ("P1.alg1", (core_one_row_early, ONCE)), ("P1.alg1", (future_core, ONCE)),
+    ("P1.alg1", (indices.exact_cover, (indices.s_before,))),  # s - 1 tokens before the row's own
+    ("P1.float", tie_to_one),
+    ("P1.depth", lambda length, window, sinks, layers: window + sinks < length - 1)]
+# true, and less than what holds
+WEAKER = [
+    ("P1c.quadratic", lambda length, g, s: 3 * (Fraction(length**2, g) + length * s)),
+    ("P1c.quadratic", lambda length, g, s: Fraction(length**2, g) + length * (s + 1)),
+    ("P1c.storage", lambda length, g, s: Fraction(length, g) + s + 2),
+    ("P1c.linear", lambda length, m: Fraction(length * (m * m + length), m)),
+    ("P1c.every-g", lambda older: 0.5 * older**1.5),
+    ("P1.overlooked", lambda change, full: sum(change) == 1),  # of one token only
+]
+# label, a piece of the article's formula, and what could stand there in error
+FORMULAS = [
+    ("cca-cores", "i - s", "i - s + 1"), ("cca-first-raw", "+ 1", ""), ("cca-window", "i - s", "i"),
+    ("cca-most-raw", "g - 1", "g"), ("cca-depth", "w - 1", "w"), ("cca-depth", "<", r"\le"),
+    ("cca-pairs", "- (g - 1)(r", "- (r"), ("cca-pairs", "g - 1 - r", "g - r"),
+    ("cca-entries", "- 2", ""), ("cca-entries", "- 2", "- 1"), ("cca-linear", "/2", ""),
+    ("cca-every-g", r"\frac{9}{8}", r"\frac{17}{8}"), ("cca-every-g", r"\frac{9}{8} x", "x"),
+]
+
+
+def every_group(length: int, group: int, window: int) -> int:
+    """CCA's pairs if each row read floor(L/g) cores, as Eq. 6's m."""
+    return sum(length // group + min(row, window + (row - window) % group)
+               for row in range(1, length + 1))
+
+
+def printed_window(length: int, group: int, window: int) -> int:
+    """CCA's pairs with Eq. 4 as printed, one token read twice."""
+    return pairs.cca_pairs_listed(length, group, window) + max(0, length - window - group + 1)
+
+
+PAIRS: tuple[Callable[[int, int, int], int], ...] = (every_group, printed_window)

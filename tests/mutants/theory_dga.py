@@ -1,0 +1,227 @@
+"""Wrong statements about DGA: BROKEN are false or empty, WEAKER true and less than what holds."""
+
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+import torch
+
+from cca_lab.theory.causality import dga, focal
+from cca_lab.theory.conditioning.spectrum import Condition, hessian, hessian_printed
+from cca_lab.theory.cost.dga import Saving, fewest, floored
+from cca_lab.theory.noise import models as noise
+from cca_lab.theory.noise import output
+from cca_lab.theory.noise.models import softmax
+from cca_lab.theory.sparsity import enclosure
+from cca_lab.theory.sparsity.laws import points
+from cca_lab.theory.sparsity.limit import limit
+from cca_lab.theory.sparsity.meaning import most_tokens
+from cca_lab.theory.sparsity.theorem1 import chances_over, two_term_bound, union_bound
+
+
+def over_or_equal(law, rho):
+    """Takes max X >= x for max X > x."""
+    return max(law.probability(lambda row, x=x: max(row) >= x)
+               - law.probability(lambda row, x=x: sum(row) > law.length * rho * x)
+               for x in points(law, rho))
+
+
+def counted(divisor):
+    """The counting bound with another divisor."""
+    return lambda law, rho: sum(chances_over(law, rho)) / divisor(law.length * rho)
+
+
+def two_term_with_less_room(law, rho):
+    """Takes P(S > (L rho - 1/4) x), a more frequent event."""
+    most = law.length * rho - Fraction(1, 4)
+    return max(law.probability(lambda row, x=x: max(row) > x)
+               - law.probability(lambda row, x=x: sum(row) > most * x) for x in points(law, rho))
+
+
+def head_alone(law, rho, x):
+    """Forgets the half of the union in which the sum is large."""
+    return law.probability(lambda row: row[0] <= x)
+
+
+def limit_needs_a_mean(law, rho):
+    """Believes that P_sparse of unbounded logits tends to 1 only if X has a mean."""
+    return limit(law, rho) if law.mean < float("inf") else 0.0
+
+
+def no_cross_term(weights, j):
+    """Lemma 2 without -2 alpha_j: as if alpha_j's own noise were not in the sum of the softmax."""
+    return weights[j] ** 2 * (1 + sum(a * a for a in weights))
+
+
+def frozen_pool(logits):
+    """F with P held fixed: the noise on the keys does not reach the pooling weights."""
+    return float((softmax(np.array(logits)) ** 2).sum())
+
+
+def scatter_between(values, weights, m, noise):
+    """Scatter between the groups, which stays, taken for scatter within them."""
+    return output.grouped_covariance(values, weights, m, noise)
+
+
+def half_the_scatter(values, weights, m, noise):
+    """Half of what goes."""
+    return [[x / 2 for x in row] for row in output.scatter_only(values, weights, m, noise)]
+
+
+def no_cross_terms(values):
+    """The diagonal of 2 V V^T: as if the weights did not interact."""
+    return np.diag(np.diagonal(hessian(values)))
+
+
+def covariance(values):
+    """2 V^T V after the values' mean is taken off."""
+    return hessian_printed(values - values.sum(axis=0) / len(values))
+
+
+def finite_stand_in(scores, visible):
+    """A hidden score becomes -30 instead of -inf: it keeps a weight."""
+    return softmax(np.array([score if seen else -30.0
+                             for score, seen in zip(scores, visible, strict=True)])).tolist()
+
+
+def dealt_partition(tokens, size):
+    """Groups dealt like cards: token 0 with token k, 2k, ..."""
+    count = len(tokens) // size
+    yield [tuple(tokens[z::count]) for z in range(count)]
+
+
+def blocks_by_length(q, k, v):
+    """Blocks of a third of the text: only a prefix read alone is cut elsewhere."""
+    return focal.attend_blocks(q, k, v, block=len(q) // 3)
+
+
+def next_query(q, k, v):
+    """Every row attends with the query of the next one."""
+    return focal.attend_blocks(q.roll(-1, dims=0), k, v)
+
+
+def accumulated(weights):
+    """Sums instead of means: older tokens are seen by more rows."""
+    return [sum((row[t] for row in weights), Fraction(0)) for t in range(len(weights))]
+
+
+EVEN, BOTH = (focal.none_important,), (focal.one_important, focal.none_important)
+BROKEN = {
+    "T1": over_or_equal,
+    "T1.eq19": counted(lambda most: 1),
+    "T1.eq20": head_alone,
+    "T1.limit": limit_needs_a_mean,
+    "T1.few": lambda length, rho, largest: ceil(Fraction(9, 10) / largest),  # all as heavy
+    "T1.artefact": lambda length, rho: (length + 1, rho * length / (length + 1)),  # one bar
+    "T2": noise.Reduction(noise.POWERS | {"pooled": 1}),  # which nothing averages
+    "T2.eq14": noise.Pooled(frozen_pool),
+    "T2.eq10": output.GroupProblem(lambda x, size: x * size, lambda x, size: x * size),
+    "T2.output": output.Smoothing(scatter_between),
+    "T3": Condition(no_cross_terms),
+    "T3.proof": Condition(covariance),
+    "T3.lemma3": lambda values, m: ([0] * len(values), [values[-1] / m**2] * len(values)),
+    "T3.lemma4": lambda values, m: ([0] * len(values), [x / m**2 for x in values]),
+    "T3.nonzero": lambda values, m: len(values) // m >= len(values[0]),  # means span, badly
+    "D1.eq13": finite_stand_in,
+    "D1.alg2": (dga.all_members, dga.times),
+    "D1.eq15": dealt_partition,
+    "D1.eq16": blocks_by_length,
+    "D1.bias": (accumulated, BOTH),
+    "D1.rate": Saving(floored, lambda m: 1 / (Fraction(1, 10) + Fraction(1, m))),  # all tokens too
+}
+# What would still be true, and says less than the article: a check that lets one of these pass
+# would let the statement be weakened in silence.
+WEAKER = {
+    "half the two-term bound": ("T1", lambda law, rho: two_term_bound(law, rho) / 2),
+    "less room for the sum": ("T1", two_term_with_less_room),
+    "ceil(L rho) for ceil(L rho) - 1": ("T1.eq19", counted(ceil)),
+    "floor(L rho) for ceil(L rho) - 1": ("T1.eq19", counted(floor)),
+    "the union bound and a bit": ("T1.eq20", lambda *case: union_bound(*case) + Fraction(1, 99)),
+    "one token more": ("T1.few", lambda *case: most_tokens(*case) + 1),
+    "P_sparse is what it is": ("T1.artefact", lambda length, rho: (length, rho)),
+    "2 for 2m/(m + 1)": ("T2", noise.Reduction(noise.POWERS, lambda m: Fraction(2))),
+    "4 for 2m/(m + 1)": ("T2", noise.Reduction(noise.POWERS, lambda m: Fraction(4))),
+    "ten for every model": ("T2", noise.Reduction(noise.POWERS, lambda m: Fraction(10))),
+    "shared noise 1/m": ("T2", noise.Reduction(noise.POWERS | {"shared": 1})),
+    "averaged noise 1": ("T2", noise.Reduction(noise.POWERS | {"mean": 0})),
+    "twice F": ("T2.eq14", noise.Pooled(lambda logits: 2 * noise.pooled_logit_factor(logits))),
+    "half the scatter": ("T2.output", output.Smoothing(half_the_scatter)),
+    "kappa at most doubles": ("T3", Condition(hessian, 2)),
+    "no division by m": ("T3.lemma3", lambda values, m: ([0] * len(values),
+                                                         [values[-1]] * len(values))),
+    "no division by m, reversed": ("T3.lemma4", lambda values, m: ([0] * len(values), values)),
+    "half the width": ("T3.nonzero", lambda values, m: 2 * len(values) <= len(values[0])),
+    "ten times fewer keys": ("D1.rate", Saving(floored, lambda m: Fraction(10))),
+    "m and a bit": ("D1.rate", Saving(floored, lambda m: fewest(m) * Fraction(11, 10))),
+}
+ALSO_BROKEN = {
+    "half the constant": ("T2", noise.Reduction(noise.POWERS, lambda m: noise.constant(m) / 2)),
+    "any member, times": ("D1.alg2", (dga.any_member, dga.times)),
+    "the next row's query": ("D1.eq16", next_query),
+    "sums, where no token is preferred": ("D1.bias", (accumulated, EVEN)),
+}
+# A formula of the article, a piece of it, and what would change it.
+FORMULAS = [
+    ("dga-two-term", "> x)", r"\ge x)"), ("dga-two-term", r"L\rho x", r"2L\rho x"),
+    ("dga-union", "< S", r"\le S"), ("dga-counting", "- 1", ""),
+    ("dga-few", "(L - 1)", "L"), ("dga-lemma-2", "- 2", "- "), ("dga-factor", "m^p", "m^{p+1}"),
+    ("dga-constant", "2m", "4m"), ("dga-output", "\\frac{A_g}{m}", "A_g"),
+    ("dga-pooled", "P_j^2", "P_j"), ("dga-separation", "L-k+i", "L"),
+    ("dga-reversed", "\\frac{\\lambda_i(H)}{m}", "\\lambda_i(H)"),
+    ("dga-saving", r"(1 - \gamma)", "1"), ("dga-fewer", "<", r"\le"),
+]
+
+
+# ---------------------------------------------------------------- wrong measurements
+
+def at_the_bar(largest, lengths, rho):
+    """Counts a weight equal to the bar as over it."""
+    return (largest.double() * lengths * rho >= 1).double().mean(dim=0)
+
+
+def bar_without_length(largest, lengths, rho):
+    """Compares the weight with 1/rho of the longest row's even share."""
+    return (largest.double() * lengths.max() * rho > 1).double().mean(dim=0)
+
+
+def spread_over_unread_tokens(maps, lengths):
+    """Takes the variance over all columns, future and underflown ones too, at a tiny weight."""
+    rows = maps[..., lengths - 1, :].double()
+    return rows.clamp_min(1e-30).log().var(dim=-1, correction=0)
+
+
+def noise_of_one_size(attend, sigma, generator, module, query, key, value, mask, scaling=None):
+    """Noise on keys of size sigma, whatever the queries and the scale make of it."""
+    return attend(module, query, key + sigma * torch.randn(key.shape, generator=generator), value,
+                  mask)
+
+
+# ---------------------------------------------------------------- wrong enclosures
+
+RIGHT = enclosure._held, enclosure.cell_chances  # a test puts the wrong ones there
+
+
+def rounded_the_other_way(tau, length, rho, t, cells):
+    """Rounds z down for the lower end and up for the upper one."""
+    return RIGHT[0](tau, length, rho, t, cells)[::-1]
+
+
+def rounded_down_at_both_ends(tau, length, rho, t, cells):
+    """Rounds z down at the lower end as well."""
+    return (RIGHT[0](tau, length, rho, t, cells)[1],) * 2
+
+
+def largest_counted_among_the_others(tau, length, rho, t, cells):
+    """Compares the others with L rho y, not (L rho - 1) y."""
+    return RIGHT[0](tau, length, rho + Fraction(1, length), t, cells)
+
+
+def chances_not_given_the_maximum(tau, t, cells):
+    """Forgets to divide by P(xi <= t)."""
+    reached = enclosure.normal_below(enclosure.ball(t) / enclosure.ball(tau))
+    return [chance * reached for chance in RIGHT[1](tau, t, cells)]
+
+
+ENCLOSURES = [("_held", wrong) for wrong in (rounded_the_other_way, rounded_down_at_both_ends,
+                                             largest_counted_among_the_others)]
+ENCLOSURES += [("cell_chances", chances_not_given_the_maximum)]
