@@ -214,7 +214,8 @@ def attention_of(model: PreTrainedModel) -> Mechanism:
     check_model(model)
     # that of a layer: an inner model that was swapped by itself has a config of its own
     layer = next(iter(attention_modules(model)), model)
-    return copy.deepcopy(mechanism_in(getattr(layer, "config", model.config)))  # the caller may modify its lists
+    # the caller may modify its lists
+    return copy.deepcopy(mechanism_in(getattr(layer, "config", model.config)))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import DynamicCache, pipeline
 
 from cca_lab.mechanisms import CCA, Full, LoCoCo
-from cca_lab.mechanisms.caches import CACHES, CCACache, StreamingLLMCache
+from cca_lab.mechanisms.caches import CACHES, CCACache
 from cca_lab.models import (
     attention_of,
     load_pretrained,
@@ -62,24 +62,14 @@ def test_a_cache_that_the_present_attention_does_not_read_is_refused(leave, read
 # ---- a swap that fails changes nothing
 
 
-def no_floats(model):
-    """Store the weights of attention as 4-bit weights are stored: as bytes."""
-    for layer in model.model.layers:
-        for part in layer.self_attn.children():
-            part.weight = nn.Parameter(part.weight.detach().to(torch.uint8), requires_grad=False)
-
-
-def no_parameters(model):
-    for layer in model.model.layers:
-        for part in layer.self_attn.children():
-            part.kept = part.weight.detach()
-            part._parameters.pop("weight")
-
-
-@pytest.mark.parametrize("store", [no_floats, no_parameters])
-def test_modules_beside_quantised_weights_have_the_models_dtype(store):
+@pytest.mark.parametrize("kept", [lambda weight: None, lambda weight: nn.Parameter(
+    weight.detach().to(torch.uint8), requires_grad=False)], ids=["int8", "4 bits"])
+def test_modules_beside_quantised_weights_have_the_models_dtype(kept):
+    """Stored as no parameter at all, or as bytes."""
     model = cca()
-    store(model)
+    for layer in model.model.layers:
+        for part in layer.self_attn.children():
+            part.weight = kept(part.weight)
     swap_attention(model, LoCoCo(slots=6, segment=4))
     learnt = model.model.layers[0].self_attn.cca_lab_compressor
     assert {weight.dtype for weight in learnt.parameters()} == {torch.float64}
@@ -148,7 +138,7 @@ def test_prefix_tuning_is_refused_and_lora_generates():
 @pytest.mark.parametrize("other", [text(40, seed=1), text(20, seed=1), text(20)],
                          ids=["longer", "shorter", "the same again"])
 def test_a_cache_that_holds_another_text_is_refused(other):
-    model, cache = cca(), CCACache(cca())
+    model = cca()
     cache = CCACache(model)
     greedy(model, text(20), past_key_values=cache)
     with pytest.raises(ValueError, match="has read 25 tokens with which this text"):
@@ -159,7 +149,7 @@ def test_a_cache_that_holds_another_text_is_refused(other):
 
 def test_a_text_goes_on_with_the_cache_that_has_read_its_beginning():
     """Chat: the second call gives the whole text, or its new tokens and a mask for all."""
-    model, ids, cache = cca(), text(20, rows=2), CCACache(cca())
+    model, ids = cca(), text(20, rows=2)
     cache = CCACache(model)
     first = greedy(model, ids, past_key_values=cache)
     whole = torch.cat([ids, first, text(7, rows=2, seed=2)], dim=1)
@@ -188,15 +178,15 @@ def test_a_prompt_that_was_read_once_has_many_continuations(copied):
     assert torch.equal(greedy(model, together, past_key_values=read), recomputed(model, together))
 
 
+def pressed(*args):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("part", ["input_layernorm", "mlp"])
 def test_a_cache_of_an_interrupted_forward_is_refused(layer, part):
-    model, ids, cache = cca(), text(20), CCACache(cca())
+    model, ids = cca(), text(20)
     cache = CCACache(model)
-
-    def pressed(*args):
-        raise KeyboardInterrupt
-
     hook = getattr(model.model.layers[layer], part).register_forward_pre_hook(pressed)
     with pytest.raises(KeyboardInterrupt):
         logits(model, ids[:, :9], past_key_values=cache)
@@ -211,11 +201,8 @@ def test_a_cache_of_an_interrupted_forward_is_refused(layer, part):
 
 
 def test_a_state_that_was_interrupted_is_refused(monkeypatch):
-    model, cache = cca(num_hidden_layers=1), CCACache(cca(num_hidden_layers=1))
-
-    def pressed(*args):
-        raise KeyboardInterrupt
-
+    model = cca(num_hidden_layers=1)
+    cache = CCACache(model)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(type(cache.layers[0].states[0]), "_attend", pressed)
         logits(model, text(9), past_key_values=cache)
@@ -375,7 +362,6 @@ def test_a_cache_says_what_it_holds():
     assert repr(cache).startswith("CCACache(cca, group 4, window 8; 2 x 20 tokens read, ")
     full = 2 * 2 * 2 * 2 * 8 * 20 * 8  # layers, keys and values, rows, KV heads, features
     assert cache.ratio() == cache.nbytes() / full < 1
-    assert isinstance(StreamingLLMCache(swap_attention(model, "streaming_llm")).nbytes(), int)
 
 
 @pytest.mark.parametrize("before", [Full(), MECHANISM, LoCoCo(slots=4, segment=3)], ids=str)

@@ -317,18 +317,6 @@ def test_maps_take_one_text():
 # ---- bookkeeping
 
 
-def test_two_models_with_different_options_in_one_process():
-    ids = text(30)
-    narrow, wide = tiny("llama"), tiny("llama")
-    full = logits(wide, ids)
-    swap_attention(narrow, "cca", group=4, window=6)
-    alone = logits(narrow, ids)
-    swap_attention(wide, "cca", group=2, window=64)
-    assert_equal(logits(wide, ids), full)
-    assert torch.equal(logits(narrow, ids), alone)
-    assert attention_of(narrow) == CCA(group=4, window=6)
-
-
 def test_swapping_twice_changes_the_options_and_keeps_the_way_back():
     model, ids = tiny("gpt2"), text(30)
     wanted = logits(model, ids)

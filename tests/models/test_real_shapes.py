@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import hub
 
 from cca_lab.mechanisms import CCA, KeptHeads
-from cca_lab.mechanisms.caches import CCACache, KeptHeadsCache
+from cca_lab.mechanisms.caches import KeptHeadsCache
 from cca_lab.models import (
     attention_of,
     checkpoints,
@@ -214,33 +214,6 @@ def test_a_mutant_of_a_field_is_refused_or_changes_the_logits(folders, tmp_path,
         return
     assert apart(logits(model, ids()), logits(rounded(name, stored(name)), ids())) > OTHER, \
         f"{field} is not read, or the test cannot see it"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_cca_with_a_window_over_everything_is_full_attention(folders, name):
-    model, _ = load_pretrained(folders[name])
-    wanted = logits(model, ids())
-    for window in (LENGTH, LENGTH + 9):
-        assert apart(logits(swap_attention(model, "cca", group=4, window=window), ids()),
-                     wanted) < SAME
-    assert apart(logits(swap_attention(model, "cca", group=4, window=8), ids()),
-                 wanted) > 10 * OTHER
-    assert apart(logits(swap_attention(model, "full"), ids()), wanted) == 0
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_prefill_and_cached_decoding_equal_recomputation(folders, name):
-    model, _ = load_pretrained(folders[name], "cca", group=4, window=8)
-    wanted, cache = logits(model, ids()), CCACache(model)
-    got = [logits(model, chunk, past_key_values=cache)
-           for chunk in ids().split([21] + [1] * (LENGTH - 21), dim=1)]
-    assert apart(torch.cat(got, dim=1), wanted) < SAME
-    swap_attention(model, "cca", group=4, window=9)  # mutant: decoding with another window
-    assert apart(torch.cat(got, dim=1), logits(model, ids())) > 10 * OTHER
-    swap_attention(model, "cca", group=4, window=8)
-    settings = dict(max_new_tokens=9, do_sample=False, eos_token_id=None)
-    made = model.generate(ids(), past_key_values=CCACache(model), **settings)
-    assert torch.equal(made, model.generate(ids(), use_cache=False, **settings))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,5 @@
 """CCACache: decoding is the forward over the whole text, in the bytes of the closed form."""
 
-import copy
 
 import pytest
 import torch
@@ -271,25 +270,7 @@ def test_maps_with_a_cache_are_refused():
 # ---- rows and reuse
 
 
-def test_reset_makes_a_new_cache():
-    model, ids = swap_attention(tiny("llama"), "cca", group=4, window=7), text(20)
-    cache = fill(model, 33)
-    cache.reset()
-    assert cache.get_seq_length() == cache.nbytes() == 0
-    assert_equal(logits(model, ids, past_key_values=cache), logits(model, ids))
-
-
 def test_rows_can_be_repeated_and_chosen():
     for sinks in (0, 3, 22):
         model = swap_attention(tiny("llama"), "cca", group=4, window=7, sinks=sinks)
         check_rows(model, CCACache, logits(model, text(25, rows=2)))
-
-
-def test_a_copied_prompt_serves_several_continuations():
-    model, prompt = swap_attention(tiny("opt"), "cca", group=4, window=7), text(22)
-    cache = CCACache(model)
-    logits(model, prompt, past_key_values=cache)
-    for seed in (1, 2):
-        ids = torch.cat([prompt, text(6, seed=seed)], dim=1)
-        got = logits(model, ids[:, 22:], past_key_values=copy.deepcopy(cache))
-        assert_equal(got, logits(model, ids)[:, 22:])
