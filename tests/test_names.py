@@ -1,5 +1,6 @@
 """The public surface: its page names all of it, its examples run, and a name loads no more."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -37,6 +38,12 @@ def test_the_examples_run():
     for example in EXAMPLES:
         exec(compile(example, "docs/use/names.md", "exec"), names)
     assert names["text"].shape == (1, 24)
+
+
+def test_help_explains_every_option_of_a_mechanism():
+    for mechanism in cca_lab.MECHANISMS.values():
+        named = re.findall(r"^    ([\w, ]+):", inspect.getdoc(mechanism), re.MULTILINE)
+        assert set(mechanism().option_names()) <= set(", ".join(named).split(", ")), mechanism
 
 
 def test_a_mechanism_loads_neither_transformers_nor_the_compiler():

@@ -154,7 +154,11 @@ def pairs(length: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Full(Mechanism):
-    """Every row attends to its whole past."""
+    """Full attention: each row reads its whole past.
+
+    Attributes:
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
+    """
 
     name: ClassVar[str] = "full"
     title: ClassVar[str] = "Full causal attention"

@@ -37,10 +37,11 @@ from cca_lab.settings import check_integers
 
 @dataclass(frozen=True, kw_only=True)
 class LongLoRA(Mechanism):
-    """Attention in blocks, shifted by half a block for the second half of the heads.
+    """LongLoRA: each row reads its own block; half of the heads have shifted blocks.
 
     Attributes:
-        group: G, tokens in a block; a float is a share of L.
+        group: G, the number of tokens in a block; a float is a share of L.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     group: int | float = 128

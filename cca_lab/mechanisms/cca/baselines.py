@@ -21,12 +21,16 @@ from cca_lab.settings import check_integers
 
 @dataclass(frozen=True, kw_only=True)
 class MeanPooling(CCA):
-    """CCA-Attention in which a core is the plain mean of the keys and values of its group.
+    """Mean pooling: CCA-Attention whose cores are plain means of the keys and values of a group.
 
         core_p = (1 / g) sum_t x_t,    t in [pg, pg + g)
 
     Chen et al. report it as an ablation (Table 7). The groups that a row sees, the tokens that stay
     raw and the position of a pooled key under RoPE are those of CCA-Attention.
+
+    Attributes:
+        group, window, sinks: as in `CCA`.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     per_query_head: bool = field(default=False, init=False)
@@ -43,7 +47,7 @@ class MeanPooling(CCA):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomTokens(Grouped):
-    """One token of each older group, drawn at random, and raw nearby tokens.
+    """Random tokens: each row reads one random token of each older group, and raw nearby tokens.
 
     Row i sees one token of each of the n(i) = max(0, floor((i + 1 - s) / g)) oldest groups, and the
     raw tokens [g n(i), i]. The draw of a group depends on `seed` alone, not on the text, the batch,
@@ -53,7 +57,9 @@ class RandomTokens(Grouped):
     no paper.
 
     Attributes:
-        seed: of the random draws, 0 or more.
+        group, window, sinks: as in `CCA`.
+        seed: the seed of the draws, 0 or more.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     seed: int = 0

@@ -85,13 +85,9 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped(Mechanism):
-    """A mechanism that keeps one entry for each group older than a local window, see `groups`.
+    """A mechanism that keeps one entry for each group older than a local window.
 
-    Attributes:
-        group: g, tokens in a group.
-        window: s, the local window: the nearest tokens, a row's own included, that stay raw.
-        sinks: S, the first tokens of the text, which stay raw for every row: groups begin behind
-            them. 0 in the paper.
+    Options: see `CCA`.
     """
 
     group: int = 16
@@ -120,11 +116,17 @@ class Grouped(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class CCA(Grouped):
-    """CCA-Attention: row i sees the cores of the groups older than its window, then raw tokens.
+    """CCA-Attention: each row reads one core for each older group, and the nearest tokens raw.
 
     Attributes:
-        per_query_head: make one core per query head instead of one per KV head.
+        group: g, the number of tokens that one core replaces.
+        window: s, the local window: each row reads at least its s nearest tokens raw, its own
+            included, and at most s + g - 1.
+        sinks: S, the number of first tokens that every row reads raw; groups begin behind them.
+            The paper has none; 4 help with trained models.
+        per_query_head: make one core for each query head instead of one for each KV head.
         pooling: "softmax" (Eq. 2), or the ablations "mean" and "max" (elementwise, Table 7).
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     per_query_head: bool = False

@@ -101,10 +101,23 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
 
 @dataclass(frozen=True, kw_only=True)
 class DGA(FocalRule, Mechanism):
-    """Dynamic Group Attention: focal tokens stay raw, past groups of the others are pooled.
+    """Dynamic Group Attention: each row reads focal tokens raw, and pooled groups of the others.
 
-    Choosing focal tokens takes O(L^2) time with all rows, or O(L) per sampled row; memory is linear
-    in L.
+    Focal tokens are those that receive most attention. Choosing them takes O(L^2) time with all
+    rows, or O(L) for each sampled row, and memory linear in L.
+
+    Attributes:
+        group: m, the number of non-focal tokens in a group.
+        gamma: the share of the tokens that are focal, rounded down.
+        floor: the smallest number of focal tokens; 1K in Appendix C.2, all of a short text.
+        choose: "prompt" chooses focal tokens once, among all tokens, as the paper does; "blocks"
+            chooses them in each block separately, so that no later token can change them.
+        block: B, the number of tokens in a block. It has no effect for "prompt".
+        recent, random: how many of the last rows, and how many of the others at random, Eq. 17
+            samples; all rows (Eq. 16) if both are 0. The paper gives no numbers.
+        seed: the seed of the random rows, which are the same for all heads.
+        shared: make one choice for all heads of a layer instead of one for each KV head.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     name: ClassVar[str] = "dga"

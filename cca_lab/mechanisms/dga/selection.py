@@ -25,20 +25,7 @@ ROWS_AT_ONCE = 256  # rows of A in memory at a time
 
 @dataclass(frozen=True, kw_only=True)
 class FocalRule:
-    """How DGA divides the tokens of a text: its options, and the numbers that follow.
-
-    Attributes:
-        group: m, the non-focal tokens in a group.
-        gamma: the share of the tokens that are focal, rounded down.
-        floor: the smallest number of focal tokens; 1K in Appendix C.2, all of a short text.
-        choose: "prompt": focal tokens are chosen once, among all tokens (the paper's); or "blocks":
-            in each block separately, so that no later token can change them (the lab's).
-        block: B, tokens in a block. No effect for "prompt".
-        recent, random: how many of the last rows, and how many of the others at random, Eq. 17
-            samples; all rows (Eq. 16) if both are 0. The paper gives no numbers.
-        seed: of the random rows, which are the same for all heads.
-        shared: make one choice for all heads of a layer instead of one for each KV head.
-    """
+    """How DGA divides the tokens of a text: its options, see `DGA`, and what follows from them."""
 
     group: int = 16
     gamma: float = 0.1

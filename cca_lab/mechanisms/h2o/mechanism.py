@@ -45,12 +45,13 @@ ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True, kw_only=True)
 class H2O(Mechanism):
-    """The last tokens and those with the highest accumulated attention.
+    """H2O: each row reads the last tokens, and those with the highest accumulated attention.
 
     Attributes:
-        heavy: tokens kept because of their scores; a float is a share of the prompt.
-        recent: last tokens kept; a float is a share of the prompt.
-        prompt: tokens that are read before the first eviction, 1 or more.
+        heavy: how many tokens are kept for their scores; a float is a share of the prompt.
+        recent: how many of the last tokens are kept; a float is a share of the prompt.
+        prompt: how many tokens are read before the first eviction, 1 or more.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     heavy: int | float = 48

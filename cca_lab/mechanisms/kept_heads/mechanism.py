@@ -55,12 +55,13 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class KeptHeads(Mechanism):
-    """Attend in full with some KV heads, and with another mechanism with all others.
+    """Kept heads: some KV heads read everything, all others what another mechanism reads.
 
     Attributes:
-        kept: the KV heads that attend in full, numbers from 0: a list for each layer of a model, or
-            one list for all layers.
+        kept: the KV heads that read everything, counted from 0: a list for each layer of a model,
+            or one list for all layers.
         others: the mechanism of the other heads: {"name": ..., **options}.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     kept: list[list[int]] = field(default_factory=lambda: [[0]])

@@ -78,10 +78,22 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tenso
 
 @dataclass(frozen=True, kw_only=True)
 class LoCoCo(Settings, Mechanism):
-    """LoCoCo: slots are made segment by segment, and rows attend to [slots ; raw] in one softmax.
+    """LoCoCo: a convolution compresses each segment into slots; rows read slots and raw tokens.
 
     `module` is the layer's `Compressor`; None for the plain mean. Its weights depend on the values,
     so `effective` and `represented` need v with it.
+
+    Attributes:
+        slots: M, the size of the memory.
+        segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64,
+            64, 1] for a prompt of 128 tokens and a decoder in which each token is a segment.
+        weights: how a row of the convolution's output is normalised, "softmax" or "relu" (Eq. 7).
+        sinks: slots that keep the first tokens (Table 6, with StreamingLLM).
+        heavy: slots that keep the columns with the most attention (Table 6, with H2O).
+        scores: attention accumulated in the "last" segment only, or the "sum" over all.
+        borders: where segments begin in a cache, see `LoCoCoCache`.
+        kernel: the width of the convolution, an odd number.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     name: ClassVar[str] = "lococo"

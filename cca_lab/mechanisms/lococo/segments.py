@@ -28,19 +28,7 @@ Sizes = int | list[int] | tuple[int, ...]  # of the segments: one for all, or a 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of LoCoCo.
-
-    Attributes:
-        slots: M, the size of the memory.
-        segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64,
-            64, 1] for a prompt of 128 tokens and a decoder in which each token is a segment.
-        weights: "softmax" or "relu" (Eq. 7), how a row of the convolution's output is normalised.
-        sinks: slots that keep the first tokens (Table 6, with StreamingLLM).
-        heavy: slots that keep the columns with the most attention (Table 6, with H2O).
-        scores: attention accumulated in the "last" segment only, or the "sum" over all.
-        borders: for the cache only, see `LoCoCoCache`.
-        kernel: width of the convolution that `new_module` makes.
-    """
+    """The options of LoCoCo, see `LoCoCo`."""
 
     slots: int = 64
     segment: Sizes = 64

@@ -43,11 +43,12 @@ A_PATTERN = '{"pattern": "a_shape", "sinks": 16, "window": 80}'  # an example fo
 
 @dataclass(frozen=True, kw_only=True)
 class MInference(Mechanism):
-    """One pattern for each head.
+    """MInference: each head reads one of the patterns A-shape, vertical-slash and block-sparse.
 
     Attributes:
         patterns: {"pattern": name, **options} for each query head, or one for all heads. Options
             that are not given have the defaults of the pattern's mechanism.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     patterns: list[Pattern] = field(default_factory=lambda: [{"pattern": VerticalSlash.name,

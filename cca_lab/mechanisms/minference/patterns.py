@@ -27,7 +27,7 @@ PAPER = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Contex
 
 @dataclass(frozen=True, kw_only=True)
 class AShape(Mechanism):
-    """The first tokens of the text and a local window.
+    """A-shape: each row reads the first tokens of the text and a local window.
 
     Row i reads token t if
 
@@ -39,6 +39,7 @@ class AShape(Mechanism):
     Attributes:
         sinks: tokens at the start of the text that every row reads, 0 or more.
         window: nearest tokens that a row reads, its own included, 1 or more.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     sinks: int = 16
@@ -77,7 +78,7 @@ class AShape(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockSparse(Mechanism):
-    """Each block of rows reads the blocks of keys whose means score highest (Algorithm 3).
+    """Block-sparse: a block of rows reads the blocks of keys with the best means (Algorithm 3).
 
     With the mean query and the mean key of each block of B tokens,
 
@@ -98,6 +99,7 @@ class BlockSparse(Mechanism):
         block: tokens in a block.
         top_k: blocks of keys that a block of rows reads, 1 or more.
         force_diagonal: whether a block of rows always reads its own block.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     block: int = 16
@@ -211,7 +213,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class VerticalSlash(Mechanism):
-    """A few columns and diagonals, chosen by the last rows of the prompt (Algorithm 2).
+    """Vertical-slash: rows read the columns and diagonals that the last rows choose (Algorithm 2).
 
     With A the causal attention of the last rows of the prompt, a column's score is the accumulated
     attention on its token, and a diagonal's score the accumulated attention at its distance:

@@ -39,12 +39,13 @@ from cca_lab.settings import check_integers
 
 @dataclass(frozen=True, kw_only=True)
 class LMInfinite(Mechanism):
-    """A Lambda-shaped mask, in which the first tokens stand at one constant distance.
+    """LM-Infinite: each row reads a window, and the first tokens as if at one constant distance.
 
     Attributes:
         local: nearest tokens that a row sees, its own included, 1 or more.
         global_tokens: tokens at the start of the text that every row sees, 0 or more.
         limit: the distance of global tokens outside the window, 1 or more; None means `local`.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     local: int = 93

@@ -42,13 +42,14 @@ POSITIONS = ("original", "cache")
 
 @dataclass(frozen=True, kw_only=True)
 class StreamingLLM(Mechanism):
-    """The first tokens of the text and the most recent ones.
+    """StreamingLLM: each row reads the first tokens of the text and the most recent ones.
 
     Attributes:
         sinks: tokens at the start of the text that are never dropped, 0 or more.
         recent: previous tokens that a row sees besides its own, 0 or more.
-        positions: "original", or "cache" for the place in the cache; they differ only with a
-            rotation.
+        positions: where keys stand: "original", or "cache" for their place in the cache. The two
+            differ only with rotary positions.
+        backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     sinks: int = 4
