@@ -115,12 +115,12 @@ def cca_pairs_inside(g, s, a, b):
 @cca_pairs.also
 def cca_pairs_at_the_end(g, s, a, half):
     positive(g, s)
-    assume(a >= 0, a * (a - 1) == 2 * half)
+    assume(a >= 0, g * a * (a - 1) == 2 * half)
     length = s + a * g + g - 1
     divided_by(length - s, g, a, g - 1)
     divided_by(length + 1 - s, g, a + 1, 0)
-    divided_by(g * a * (a - 1), 2, g * half, 0)
-    divided_by(g * (a + 1) * a, 2, g * half + g * a, 0)
+    divided_by(g * a * (a - 1), 2, half, 0)
+    divided_by(g * (a + 1) * a, 2, half + g * a, 0)
     return {"at the end of a group": grows(length, g, s)}
 
 
@@ -128,9 +128,9 @@ def cca_pairs_at_the_end(g, s, a, half):
 def cca_pairs_at_most(g, s, a, b, half, total):
     positive(g, s)
     length, older = s + a * g + b, a * g + b
-    assume(a >= 0, 0 <= b, b < g, a * (a - 1) == 2 * half, length * (length + 1) == 2 * total)
+    assume(a >= 0, 0 <= b, b < g, g * a * (a - 1) == 2 * half, length * (length + 1) == 2 * total)
     divided_by(older, g, a, b)
-    divided_by(g * a * (a - 1), 2, g * half, 0)
+    divided_by(g * a * (a - 1), 2, half, 0)
     divided_by(length * (length + 1), 2, total, 0)
     pairs = indices.cca_pairs(length, g, s)
     most, spared = cores.most_pairs(length, g, s), cores.spared_pairs(length, g, s)
