@@ -99,7 +99,7 @@ def test_points_for_texts_are_read_back_from_its_database(course):
     assert (record["mark"], record["texts"]) == (0, None)
     assert classlist.notes(record) == ["a2_sparsity texts to be read"]
     with reports.opened(database) as book:
-        for cell, score in (("a2-9-answer", 2.5), ("a2-1-check", 1.0)):
+        for cell, score in (("a2-5-answer", 2.5), ("a2-1-check", 1.0)):
             book.find_grade(cell, "a2_sparsity", "a2_sparsity", "ann").manual_score = score
         book.db.commit()
     paths = reports.write(records, course / "marks", given=reports.given(records, database))
@@ -198,7 +198,7 @@ def test_nothing_of_a_submission_is_active_in_its_pages(course):
         if number % 3 == 0:
             cell["metadata"]["nbgrader"] |= {"grade_id": f"{IDS}{number}", "grade": True,
                                              "solution": True}
-        if cell["id"] == "a2-9-answer" or cell["cell_type"] == "markdown" and number % 2:
+        if cell["id"] == "a2-5-answer" or cell["cell_type"] == "markdown" and number % 2:
             cell["source"] = EVIL
             cell["attachments"] = {"x.png": {"image/svg+xml": "<svg onload=alert(1)>"}}
         elif cell["cell_type"] == "code":
