@@ -1,13 +1,14 @@
 # What this lab can do, in one place. `make` alone explains.
 #
 #   PYTHON=python3.12     the interpreter that .venv is made with (3.11 or newer)
-#   PIP_ARGS="..."        more options for pip; PyTorch's CPU index, for instance, to save
-#                         the CUDA libraries on Linux (see pytorch.org/get-started)
+#   TORCH=cpu             PyTorch's CPU build, which saves gigabytes of CUDA libraries on Linux
+#   PIP_ARGS="..."        more options for pip
 #   FROM=05 or ONLY=05    for walkthrough and notebooks: where to start, or the one to run
 #   WORKERS=1             tests at a time; by default one more than there are cores, at most 4
 
 PYTHON = python3
 PIP_ARGS =
+TORCH =
 FROM =
 ONLY =
 WORKERS = auto
@@ -33,7 +34,7 @@ help:
 	@echo "make notebooks     run the notebooks in place, to commit their outputs (maintainers)"
 	@echo "make release       make lab/release from lab/source (maintainers and teachers)"
 	@echo "make clean         remove build/ and caches; .venv stays"
-	@echo "Variables: PYTHON=python3.12, PIP_ARGS=..., explained in the Makefile."
+	@echo "Variables: PYTHON=python3.12, TORCH=cpu, PIP_ARGS=..., explained in the Makefile."
 
 venv: $(VENV)/.installed
 
@@ -43,7 +44,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  { echo "$(PYTHON) is missing or older than 3.11; name a newer one: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "Installing the pinned packages into $(VENV): once, a few minutes."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[dev]"
+	@if [ -z "$(TORCH)" ]; then \
+	  $(BIN)/python -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[dev]"; \
+	else \
+	  $(BIN)/python -m pip install --disable-pip-version-check --quiet uv && \
+	  $(BIN)/uv pip install --python $(BIN)/python --torch-backend $(TORCH) -c constraints.txt -e ".[dev]"; \
+	fi
 	@touch $@
 
 walkthrough: $(VENV)/.installed
@@ -63,7 +69,7 @@ readers: $(VENV)/.installed
 
 lab: $(VENV)/.installed
 	@$(BIN)/cca-lab notebooks --student notebooks/mine
-	@$(BIN)/jupyter lab notebooks/mine
+	@JUPYTER_CONFIG_PATH=binder/learner $(BIN)/jupyter lab notebooks/mine  # no menus of nbgrader
 
 course: $(VENV)/.installed
 	@echo "Eight assignments. Students open lab/release/; teachers read lab/README.md."

@@ -92,7 +92,7 @@ def _check_finite(value: Any, name: str) -> None:
         _check_finite(each, f"{name}.{key}")
 
 
-def write_figure(path: str | Path, figure: Any, dpi: int = 110) -> None:
+def write_figure(path: str | Path, figure: Any, dpi: int = 180) -> None:
     """Write a Figure as PNG, whole or not at all."""
     with replacing(Path(path)) as temporary:
         figure.savefig(temporary, format="png", dpi=dpi, metadata={"Software": None})

@@ -22,6 +22,8 @@ html_math_renderer = "mathml"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_update_mathjax = False
 myst_heading_anchors = 4
+myst_html_meta = {"description": "Long-context attention that you build, break and measure on a "
+                  "laptop: from a Python loop to a GPU kernel, and into a trained GPT-2."}
 # Checks and results have a text too; their own kind is for the walkthrough, which counts them.
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
@@ -35,7 +37,9 @@ napoleon_custom_sections = [("Class attributes", "params_style")]
 highlight_language = "text"  # of code without a language: commands, equations
 
 html_theme = "sphinx_book_theme"
-html_title = "cca_lab"
+html_title = "cca_lab: long-context attention on a laptop"
+html_favicon, html_static_path = "_static/icon.svg", ["_static"]
+html_css_files, html_js_files = ["site.css"], ["copy.js"]
 html_copy_source = True  # for the button that downloads a notebook
 html_show_sourcelink = False
 html_theme_options = {
@@ -45,17 +49,25 @@ html_theme_options = {
 
 
 def setup(app):
-    """Show two stars in a docstring as they are, for they are Python's.
-
-    Write the course's mistakes.
-    """
-    def escape(app, what, name, item, options, lines):
-        lines[:] = [line.replace("**", r"\*\*") for line in lines]
-
-    app.connect("autodoc-process-docstring", escape)
+    """Let docstrings be Markdown in part, and write the course's mistakes."""
+    app.connect("autodoc-process-docstring", as_rest)
     app.connect(
         "builder-inited", lambda app: Path(app.srcdir, "docs", "teach", "mistakes.md").write_text(
             mistakes(), encoding="utf-8"))
+
+
+def as_rest(app, what, name, item, options, lines):
+    """Show two stars as they are, an indented formula as it is typed, and options as parameters."""
+    shown, before = [], ""
+    for line in lines:
+        formula = line.startswith("    ") and not shown[-1].strip()
+        if formula and before and before[0] not in " :.*":
+            shown += ["::", ""]
+        line = line.replace("**", r"\*\*").replace(":ivar ", ":param ")
+        shown.append(line.replace(":vartype ", ":type "))
+        before = line if line.strip() and not line.startswith("    ") else before
+        before = "" if line.startswith("    ") else before
+    lines[:] = shown
 
 
 def mistakes():

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from cca_lab.cli import doctor
+from tests.views.explorer.browser import CHROMIUM
 
-CHROMIUM = doctor.chromium()
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 MISSING = [name for name in ("jupyterlab", "ipykernel", "playwright") if find_spec(name) is None]

@@ -15,7 +15,9 @@ from cca_lab.files import repository
 PAGE = repository() / "docs" / "use" / "adding_a_mechanism.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 BENCH = "tests/mechanisms/test_every_mechanism.py"
-EXACT_WHEN = "tests/mechanisms/test_exact_when.py"
+# what runs for each mechanism or cache of the tables
+OF_EVERY_MECHANISM = ("tests/mechanisms", "tests/models/test_around.py", "tests/models/test_doors.py",
+                      "tests/models/test_inputs.py", "tests/views/explorer/test_options.py")
 
 
 def insert(path: Path, *pairs: tuple[str, str]) -> None:
@@ -90,7 +92,7 @@ def test_there_are_blocks_for_every_step():
 
 
 def test_the_example_passes_the_bench_and_its_own_tests(followed):
-    done = pytest_strided(followed, BENCH, EXACT_WHEN, "tests/mechanisms/test_strided.py")
+    done = pytest_strided(followed, *OF_EVERY_MECHANISM)
     assert done.returncode == 0, done.stdout[-3000:]
     passed = int(re.search(r"(\d+) passed", done.stdout).group(1))
     assert passed >= 50 and "skipped" not in done.stdout

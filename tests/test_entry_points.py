@@ -37,7 +37,7 @@ PINS = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
 
 
 def called(script: str, tmp_path: Path, folder: Path = ROOT) -> list[str]:
-    """Run a script, and return the words behind `pip install` of its one call, made in the clone.
+    """Run a script, and return the words behind `pip install` of its last call, in the clone.
 
     The pins in the file behind -c are those of the lab, as far as there are any.
     """
@@ -51,7 +51,7 @@ def called(script: str, tmp_path: Path, folder: Path = ROOT) -> list[str]:
                                 "NOTES": str(notes)}
     subprocess.run(["bash", str(ROOT / "binder" / script)], cwd=folder, env=environment,
                    capture_output=True, check=True)
-    where, *words = notes.read_text().splitlines()
+    where, *words = notes.read_text().replace("\nuv\n", "\n").splitlines()
     assert words[:3] == ["-m", "pip", "install"] and Path(where).resolve() == ROOT.resolve()
     assert pins((tmp_path / "notes.pins").read_text()).items() <= PINS.items()
     (project,) = re.findall(r"^\.\[(.*)\]$", "\n".join(words), re.MULTILINE)
@@ -62,6 +62,7 @@ def called(script: str, tmp_path: Path, folder: Path = ROOT) -> list[str]:
 def test_binder_installs_the_pins_of_the_lab(tmp_path):
     words = called("postBuild", tmp_path)
     assert words[words.index("-c") + 1] == "constraints.txt"
+    assert words[words.index("--torch-backend") + 1] == "cpu"
 
 
 def test_binder_has_the_python_of_the_conda_environment():
@@ -93,7 +94,7 @@ def test_the_container_installs_with_make():
     assert f"python={python}" in conda
     assert SpecifierSet(PROJECT["requires-python"]).contains(f"{python}.0")
     command = container["onCreateCommand"]
-    assert command == "make venv"
+    assert command == "make venv TORCH=cpu"
     interpreter = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     assert interpreter == "${containerWorkspaceFolder}/.venv/bin/python"
     if shutil.which("make"):
@@ -104,5 +105,6 @@ def test_the_container_installs_with_make():
 
 def test_no_entry_point_has_a_version_of_its_own():
     """A pin stands in constraints.txt alone; these files name the Python version only."""
-    for path in (*(ROOT / "binder").iterdir(), ROOT / ".devcontainer" / "devcontainer.json"):
+    for path in (*filter(Path.is_file, (ROOT / "binder").rglob("*")),
+                 ROOT / ".devcontainer" / "devcontainer.json"):
         assert re.findall(r"[a-z]==\d\S*", path.read_text(encoding="utf-8")) == [], path.name

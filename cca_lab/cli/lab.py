@@ -100,7 +100,8 @@ def notebooks(*, start: From = None, only: str | None = None, folder: Path | Non
     if student is not None:
         new, left = build(source, check_folder(student, "student"), start=start, only=only)
         print(f"{student}: {len(new)} notebooks written"
-              + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
+              + (f", {len(left)} left as they are; delete one to get it anew" if left else "")
+              + f"\nopen them: jupyter lab {student}")
         return 0
     _build_native()
     return refresh(choose(source, start, only), Console())
@@ -140,14 +141,23 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
     return 1 if warnings else 0
 
 
+NAMES = ("Ada Baker", "Bruno Costa", "Clara Keller", "Dora Moss", "Emil Reed")
+MAPS = "".join(f"A map drawn by {name}.\n" for name in NAMES) + "A map drawn by Clara"
+
+
 def _of_models() -> dict[str, tuple[str, Callable[[Path], None]]]:
     """Return the pages that stand in one file: the explorer."""
+    from cca_lab.files import repository
     from cca_lab.models.checkpoints import quiet
     from cca_lab.views.explorer import explore
 
+    def write(path: Path) -> None:
+        header = (repository() / "docs" / "explorer_header.html").read_text(encoding="utf-8")
+        explore("gpt2-mini-cca", MAPS, attention="cca", layer=1, group=8, window=8).save(
+            path, header)
+
     quiet()
-    return {"explorer.html": ("The explorer: what one head of a model reads",
-                              lambda path: explore("gpt2-mini").save(path))}
+    return {"explorer.html": ("The explorer: what one head of a model reads", write)}
 
 
 def checksums(*, write: bool = False) -> int:

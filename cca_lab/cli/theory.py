@@ -15,12 +15,8 @@ def verify(ids: tyro.conf.Positional[tuple[str, ...]] = (), *, explain: bool = F
     return 1 if run(ids, explain=explain) else 0
 
 
-def prove(*, write: bool = False) -> int:
-    """Prove index statements for all integers with z3, from the functions that the lab runs.
-
-    Args:
-        write: Write the page of what is proved, docs/claims/proved.md.
-    """
+def prove() -> int:
+    """Prove index statements for all integers with z3, from the functions that the lab runs."""
     from cca_lab.theory.prove import prove as run
 
-    return 1 if run(write=write) else 0
+    return 1 if run() else 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cca_lab.course import wire
+from cca_lab.course import library, wire
 from cca_lab.course.registry import task_of
 from cca_lab.course.tasks import Answer, CourseTask, Mark, marks_of
 from cca_lab.files import notebooks_folder
@@ -76,10 +76,19 @@ def your_turn(task_id: str, answer: Answer) -> None:
         print(f"{task_id} {task.title}: not written yet; hints and a solution are folded below")
         return
     wrong = [mark for mark in marks if not mark.full]
-    written(task_id, task.title, not wrong, copied=not wrong and _is_folded_solution(task_id))
+    copied = not wrong and _is_folded_solution(task_id)
+    written(task_id, task.title, not wrong, copied=copied)
+    if not wrong and (cell := _cell()):
+        library.keep(task_id, answer, cell, copied=copied)
     print("\n".join([f"{task_id} {task.title}", *lines_of(map(row_of, marks), marked=False)])
           if wrong else f"{task_id} {task.title}: done", flush=True)
     raise_what(task_id, wrong)
+
+
+def _cell() -> str:
+    """Return the source of the notebook's cell that runs, or nothing outside of a notebook."""
+    session = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return session.user_ns.get("In", [""])[-1] if session else ""
 
 
 def _is_folded_solution(task_id: str) -> bool:
@@ -87,8 +96,7 @@ def _is_folded_solution(task_id: str) -> bool:
 
     The committed notebooks show their solutions between two marks, and are no copies.
     """
-    session = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    cell = session.user_ns.get("In", [""])[-1] if session else ""
+    cell = _cell()
     if not cell or "### BEGIN SOLUTION" in cell:
         return False
     call = f'your_turn("{task_id}"'

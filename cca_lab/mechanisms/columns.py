@@ -8,7 +8,7 @@ derived here for all mechanisms.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -35,6 +35,8 @@ class Columns:
         pooling: a function that computes P, (b, Hp, N, L), the weight of each token in each column.
             None if column t is token t.
         first_row: rows before it see none of these columns. 0 in the first set of a mechanism.
+        reach: as `pooling`, a function that computes weights above 0 at the same tokens, however
+            small those of P are, which may be rounded to 0; None if they cannot be.
     """
 
     q: Tensor
@@ -43,6 +45,7 @@ class Columns:
     visible: Tensor
     pooling: Callable[[], Tensor] | None = None
     first_row: int = 0
+    reach: Callable[[], Tensor] | None = None
 
     @property
     def count(self) -> int:
@@ -114,6 +117,7 @@ def represented(sets: Sequence[Columns]) -> Tensor:
     """Return which tokens a row attends to, raw or pooled, weight above 0: bool (B, H, L, L)."""
     batch, heads, length = sets[0].q.shape[:3]
     device = sets[0].q.device
+    sets = [replace(columns, pooling=columns.reach or columns.pooling) for columns in sets]
     reach = [columns.on_tokens(columns.mask().to(device).expand(batch, heads, -1, -1).float(),
                                length) > 0 for columns in sets]
     return torch.stack(reach).any(dim=0)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
         disable_attention_dropout,
         restore_attention,
         swap_attention,
+        swapped,
     )
 
 __all__ = ["attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained",
-           "local_inputs", "restore_attention", "save_pretrained", "swap_attention"]
+           "local_inputs", "restore_attention", "save_pretrained", "swap_attention", "swapped"]
 _MODULES = {"load_pretrained": "checkpoints", "save_pretrained": "checkpoints",
             "local_inputs": "context"}
 

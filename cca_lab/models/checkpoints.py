@@ -40,9 +40,14 @@ from cca_lab.models.adapters import (
     merge_adapter,
     save_adapter,
 )
-from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
-from cca_lab.models.plugin import check_family, modules_of, swap_attention, written_choice
+from cca_lab.models.plugin import (
+    check_family,
+    check_whole,
+    modules_of,
+    swap_attention,
+    written_choice,
+)
 from cca_lab.stored import read_json
 
 ATTENTION_FILE = "cca_lab_attention.json"  # beside an adapter, which has no config.json
@@ -76,7 +81,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         ValueError: if the folder is there and no checkpoint, or cannot be made, or if a weight is
             not finite.
     """
-    check_model(model)
+    check_whole(model)
     if not is_finite(model.state_dict().values()):
         raise ValueError("model: it holds weights that are not finite numbers, and is not saved; "
                          "train it again with a lower learning rate")
@@ -181,6 +186,9 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
         raise ValueError(f"{next(iter(options))}: got no attention that has this option; name the "
                          "mechanism too, as in load_pretrained(folder, 'cca', group=16)")
     base, folder = parts_of(path_or_name, adapter)
+    if merged and folder is None:
+        raise ValueError(f"merged: got {merged!r} without an adapter, wanted False; give the "
+                         "adapter's folder")
     try:
         source = source_of(base)
         model = load_model(source, dtype)
@@ -309,6 +317,10 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
         if keys := problems[kind]:
             names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in keys)
             others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            if MODULE in names[0].split("."):
+                raise ValueError(f"path_or_name: {source} was saved by the model's own "
+                                 "save_pretrained, or by a Trainer, with what its attention had "
+                                 "learnt; save with cca_lab.models.save_pretrained")
             raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
                              "config.json and weights belong to different models, or were changed")
     return model

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.mechanisms.caching.base import has_rotary
 
@@ -12,8 +12,10 @@ from cca_lab.mechanisms.caching.base import has_rotary
 def check_model(model: Any) -> None:
     """Raise ValueError unless the model is a model of transformers."""
     if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"model: got {type(model).__name__}, wanted a model of transformers; "
-                         "load_pretrained(folder) returns one, and its tokenizer")
+        wanted = "its model of transformers, model.get_base_model()" if hasattr(
+            model, "get_base_model") else ("a model of transformers; load_pretrained(folder) "
+                                           "returns one, and its tokenizer")
+        raise ValueError(f"model: got {type(model).__name__}, wanted {wanted}")
 
 
 def check_token_ids(model: PreTrainedModel, name: str, ids: Tensor) -> None:
@@ -35,9 +37,9 @@ def check_length(model: PreTrainedModel, name: str, length: int) -> None:
             "the model's positions; shorten the text, or take a model with a longer context")
 
 
-def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int,
+def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int | None,
                   embeds: Tensor | None, positions: Tensor | None, mask: Tensor | None) -> None:
-    """Check the arguments of a forward that are given, `past` tokens being in the cache.
+    """Check the arguments of a forward that are given, `past` tokens being in the cache if any.
 
     Token ids (B, T) or embeddings (B, T, width), position ids (1 or B, T), a mask (B, past + T).
     """
@@ -51,14 +53,49 @@ def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int
     if mask is not None and not ((mask == 0) | (mask == 1)).all():
         raise ValueError("attention_mask: got other numbers than 0 and 1, wanted 1 at real tokens "
                          "and 0 at padding")
+    length = (past or 0) + given.shape[1]
     if has_rotary(model.config):
+        if past is not None:
+            _check_angles(model.config, length)
         return
-    length = past + given.shape[1]
     if positions is not None:
         length = int(positions.max()) + 1
     elif mask is not None and model.config.model_type == "opt":  # computes positions from it
         length = int(mask.sum(dim=-1).max())
     check_length(model, name, length)
+
+
+def _check_angles(config: PreTrainedConfig, length: int) -> None:
+    """Raise ValueError if the angles of positions depend on a text's length, and this one's do."""
+    rope = config.rope_parameters
+    most = rope.get("original_max_position_embeddings") or config.max_position_embeddings
+    if rope.get("rope_type") in ("dynamic", "longrope") and length > most:
+        raise ValueError(f"past_key_values: got {length} tokens, wanted at most {most} with a "
+                         f"cache, as {rope['rope_type']!r} rotary positions then rotate what it "
+                         "holds by other angles; pass use_cache=False to recompute")
+
+
+def check_call(length: int, key: Tensor, value: Tensor, rotation: tuple[Tensor, Tensor] | None,
+               given: dict[str, Any]) -> None:
+    """Raise ValueError for an attention layer's call that the mechanisms do not compute.
+
+    A text of `length` tokens with keys and values (B, Hk, N, D), the rotary tables of the model,
+    and what the layer passes by name.
+    """
+    if (window := given.get("sliding_window")) is not None and length > window:
+        raise ValueError(f"model: its own attention sees {window} tokens (config.sliding_window), "
+                         f"the text has {length}; shorten the text, or set it to None and accept "
+                         "another model")
+    for name in ("softcap", "s_aux"):
+        if given.get(name) is not None:
+            raise ValueError(f"model: its attention uses {name!r}, which the mechanisms do not "
+                             "compute; take a model without it")
+    if key.shape != value.shape:
+        raise ValueError(f"model: its values have {value.shape[-1]} features, its keys "
+                         f"{key.shape[-1]}; take a model in which they have equally many")
+    if rotation is not None and rotation[0].shape[-1] != key.shape[-1]:
+        raise ValueError(f"model: it rotates {rotation[0].shape[-1]} of {key.shape[-1]} features; "
+                         "take a model that rotates all, or none")
 
 
 def left_padding(mask: Tensor) -> Tensor:

@@ -25,8 +25,14 @@ from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.mechanisms.caches import CACHES, MechanismCache
 from cca_lab.mechanisms.caching.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
-from cca_lab.models.context import CONTEXT
-from cca_lab.models.inputs import check_forward, check_positions, left_padding, roll_rows
+from cca_lab.models.context import CONTEXT, context_of
+from cca_lab.models.inputs import (
+    check_call,
+    check_forward,
+    check_positions,
+    left_padding,
+    roll_rows,
+)
 
 # keyword arguments that the hooks add
 CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"
@@ -68,9 +74,10 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
     rotation, maps = kwargs.get(ROTATION), kwargs.get(MAPS, False)
     cached = isinstance(cache, MechanismCache)
     if query.shape[2] != key.shape[2]:
-        raise ValueError(_wrong_cache(cache, mechanism.name))
+        raise ValueError(wrong_cache(cache, mechanism.name))
     past = cache.get_seq_length(module.layer_idx) if cached else 0
     wanted = query.shape[0], past + query.shape[2]
+    check_call(wanted[1], key, value, rotation, kwargs)
     if attention_mask is not None and tuple(attention_mask.shape) != wanted:
         raise ValueError(
             f"attention_mask: got shape {tuple(attention_mask.shape)}, wanted {wanted}: 1 at real "
@@ -88,29 +95,43 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
     inputs = (query, key, value, attention_mask, scaling, rotation)
     if cached:
-        return _attend_cached(cache, module.layer_idx, mechanism, *inputs, maps=maps)
+        return _attend_cached(cache, module.layer_idx, *inputs, maps=maps)
     return _attend_whole(mechanism.at_layer(module.layer_idx), getattr(module, MODULE, None),
                          *inputs, maps=maps)
 
 
-def _wrong_cache(cache: object, name: str) -> str:
-    right = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
-    return (f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} "
-            "attention (generate() makes one by itself, and with guidance_scale one more for its "
-            f"second text, whatever is passed); pass {right}use_cache=False to recompute, which "
-            "guidance_scale needs")
+def wrong_cache(cache: Any, name: str) -> str:
+    """Return what is wrong with a cache that is not one of the lab's."""
+    kind = f"past_key_values: got {type(cache).__name__}"
+    if getattr(cache, "get_seq_length", lambda: 0)():
+        return (f"{kind} of tokens that another attention has read, or that prefix tuning made, "
+                f"which {name!r} attention cannot read; read the text from its beginning, and for "
+                "prefix tuning use another adapter, such as LoRA")
+    if name not in CACHES:
+        return f"{kind}, and {name!r} attention has no cache; pass use_cache=False to recompute"
+    return (f"{kind}, which knows nothing of {name!r} attention; leave it out, or pass "
+            f"{CACHES[name].__name__}(model), or use_cache=False to recompute")
 
 
-def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism, query: Tensor,
-                   key: Tensor, value: Tensor, mask: Tensor | None, scale: float,
+def own_cache(model: PreTrainedModel, kwargs: dict[str, Any]) -> MechanismCache[Any] | None:
+    """Return a new cache where transformers would make one, or None if there is none to make."""
+    name = mechanism_in(model.config).name
+    if kwargs.get("past_key_values") is not None or name not in CACHES \
+            or context_of(model) is not None:
+        return None
+    return CACHES[name](model)
+
+
+def _attend_cached(cache: MechanismCache[Any], layer: int, query: Tensor, key: Tensor,
+                   value: Tensor, mask: Tensor | None, scale: float,
                    rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, None]:
     if maps:
         raise ValueError(
             "output_attentions: maps need the whole text in one forward, got a cache; call "
             "attention_maps(model, input_ids), or the model without past_key_values")
-    if cache.attention != mechanism:
-        raise ValueError(f"past_key_values: the cache was made for {cache.attention}, the model "
-                         f"now uses {mechanism}; make a new cache")
+    if not cache.layers[layer].expected:
+        raise ValueError("model: a layer attends twice in one forward, which a cache cannot follow; "
+                         "pass use_cache=False")
     output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation,
                                         mask=mask)
     return output.transpose(1, 2), None
@@ -176,12 +197,13 @@ def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key:
                                            module=trained)
 
 
-def padding_mask(*, attention_mask: Tensor | None = None,
+def padding_mask(*, attention_mask: Tensor | None = None, local_size: int | None = None,
                  mask_function: Callable[..., Any] | None = None, **kwargs: Any) -> Tensor | None:
     """Return the (B, tokens) padding mask; transformers' own masks would take O(L^2) memory."""
-    # under torch.compile transformers always adds its packed-sequence mask; check_positions covers
-    # that case
-    if mask_function is not causal_mask_function and not torch.compiler.is_compiling():
+    # a sliding window (`local_size`) is checked against the text in `check_call`; under
+    # torch.compile transformers always adds its packed-sequence mask; check_positions covers that
+    if mask_function is not causal_mask_function and local_size is None \
+            and not torch.compiler.is_compiling():
         raise ValueError(
             "attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
             "window or bidirectional attention), wanted causal attention with at most padding")
@@ -189,26 +211,38 @@ def padding_mask(*, attention_mask: Tensor | None = None,
 
 
 def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Before a model's forward: reject a wrong cache or mask, pass on the request for maps."""
-    mechanism = mechanism_in(module.config)
+    """Before a model's forward: reject a wrong cache or mask, pass on the request for maps.
+
+    With `use_cache=True`, as `generate` calls it, and no cache, the model makes its own.
+    """
+    mechanism, cache = mechanism_in(module.config), kwargs.get("past_key_values")
     if mechanism.name == "full":
+        if isinstance(cache, MechanismCache):
+            raise ValueError(f"past_key_values: got a {type(cache).__name__}, but the model has its "
+                             "own attention now; call swap_attention(model, ...), or leave it out")
         return args, kwargs
     tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # not in its __all__
     if tracing or torch.compiler.is_exporting():
         raise ValueError(
             "model: a swapped one cannot be traced or exported, as it plans its blocks from "
             "values; call it as it is, compile it, or trace it after restore_attention(model)")
-    cache = kwargs.get("past_key_values")
+    if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
+        kwargs[MAPS] = True
+    elif kwargs.get("use_cache") and (own := own_cache(module, kwargs)) is not None:
+        kwargs["past_key_values"] = cache = own
     if cache is not None and not isinstance(cache, MechanismCache):
-        raise ValueError(_wrong_cache(cache, mechanism.name))
+        raise ValueError(wrong_cache(cache, mechanism.name))
     if cache is not None:
-        cache.check_config(module.config)
+        if kwargs.get("use_cache") is False:
+            raise ValueError("past_key_values: got a cache and use_cache=False; give one of them")
+        if module.training and module.is_activation_checkpointing:
+            raise ValueError("past_key_values: got a cache in training with gradient checkpointing, "
+                             "which leaves it empty; call model.eval() to generate")
+        cache.check_forward(module.config)
     mask = kwargs.get("attention_mask")
     if mask is not None and mask.ndim != 2:  # OPT computes positions from it first
         raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted (batch, tokens); "
                          "the mechanism decides itself who sees whom")
-    if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
-        kwargs[MAPS] = True
     return args, kwargs
 
 
@@ -216,18 +250,20 @@ def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     """Before the swapped model's forward: reject inputs for which torch's errors are unclear."""
     if torch.compiler.is_compiling():
         return
-    cache = kwargs.get("past_key_values")
-    check_forward(module, kwargs.get("input_ids", args[0] if args else None),
-                  past=cache.get_seq_length() if isinstance(cache, MechanismCache) else 0,
+    cache, ids = kwargs.get("past_key_values"), kwargs.get("input_ids", args[0] if args else None)
+    cached = isinstance(cache, MechanismCache)
+    check_forward(module, ids, past=cache.get_seq_length() if cached else None,
                   embeds=kwargs.get("inputs_embeds"), positions=kwargs.get("position_ids"),
                   mask=kwargs.get("attention_mask"))
+    if cached:
+        cache.record(ids)
 
 
 def attention_hook(module: AttentionLayer, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> Arguments:
     """Before an attention layer's forward: pass on cache (it expects a read now) and tables."""
     kwargs[CACHE] = cache = kwargs.get("past_key_values")
-    if isinstance(cache, MechanismCache):
+    if isinstance(cache, MechanismCache) and module.config._attn_implementation == IMPLEMENTATION:
         cache.layers[module.layer_idx].expected = True
     kwargs[ROTATION] = kwargs.get("position_embeddings")
     kwargs[CONTEXT] = vars(module).get(CONTEXT)

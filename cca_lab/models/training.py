@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from cca_lab.models.interface import MODULE
 
-# c_attn: GPT-2's three matrices side by side
-QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")
+# c_attn and qkv_proj: the three matrices of GPT-2 and of Phi-3 side by side
+QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn", "qkv_proj")
 LORA = ".lora_"  # in the names of an adapter's weights
 PAYS = 0.95  # bf16 must take less than this share of float32's time
 REPEATS = 2

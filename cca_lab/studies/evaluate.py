@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from cca_lab.models.evaluate import Answer, Answers
 
-OFFSETS = 16  # of questions, as `cca_lab.models.evaluate.OFFSETS`
+# Of questions, and of windows in a forward pass, as in `cca_lab.models.evaluate`.
+OFFSETS, POSITIONS, WINDOWS = 16, (0.0, 0.25, 0.5, 0.75, 1.0), 4
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 KINDS = ("exact_match", "varied_match")  # of the measurements, in the order of `question_tasks`
 
@@ -169,10 +170,15 @@ class Evaluate(SwappedStudy, TextStudy):
             note_full(self.mechanism, evaluation.length)
             answers = measure_tasks(model, tokenizer, tasks, length=evaluation.length,
                                     questions=self.questions)
+            asked = len(evaluation.tasks) * len(POSITIONS) * OFFSETS * bool(self.questions)
+            total, done = asked + -(-self.windows // WINDOWS), count(1)
+            with training_progress("reading", total) as report:
+                model.register_forward_hook(lambda *_: report(min(next(done), total), ""))
+                measured = evaluation.measure(model)
             result |= {"model": self.name, "attention": self.mechanism.name,
                        "options": self.mechanism.options(), "length": evaluation.length,
                        "corpus": self.about_text(), "questions": evaluation.questions,
-                       "device": device_name(), **evaluation.measure(model)}
+                       "device": device_name(), **measured}
             if answers:
                 result["tasks"] = {name: each.as_json() for name, each in answers.items()}
         print(table(result, str(self.mechanism)))

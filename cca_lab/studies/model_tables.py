@@ -1,7 +1,7 @@
 """Tables of README and docs/ that put several results of a model's studies together."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,10 +13,7 @@ from cca_lab.studies.lengths import STAR, starred
 from cca_lab.studies.study import cell, label, markdown, percent, ranked_heads
 from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries
 
-GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
-FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
-# the tokens of a document, by which the table `phases` is ordered
-DOCUMENT = ("A", "map", "drawn", "by", "first name", "surname", "full stop", "line's end")
+FINDING = [{"group": group, "window": 64} for group in (8, 16)]  # of CCA in the table `finding`
 # of SmolLM2's adapters beside kept heads: trained on the same tokens, with full attention
 CONTROLS = {"gates": "smollm2-full", "gain": "smollm2-full-long"}
 # those of the adapters trained alike that differ in more than the mechanism
@@ -46,19 +43,11 @@ def models() -> str:
                      "trained in"], rows)
 
 
-def is_variant(trial: Row) -> bool:
-    """Return whether a trial has CCA with options that are not in the table `recovery`."""
-    return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW}
-                                                                    for g in GROUPS]
-
-
-def recovery(shown: Callable[[Row], bool] = lambda trial: not is_variant(trial)) -> str:
-    """Return the table of what the swap costs, and what finetuning recovers."""
-    rows = []
-    for study in results("recovery-*.json"):
-        trials = {name: row for name, row in study["trials"].items() if shown(row["trial"])}
-        rows += [[f"`{study['model']}`", spoken(name), *mean.cells()]
-                 for name, mean in summaries(trials).items()]
+def recovery() -> str:
+    """Return the table of what every swap costs, and what finetuning recovers."""
+    rows = [[f"`{study['model']}`", spoken(name), *mean.cells()]
+            for study in results("recovery-*.json")
+            for name, mean in summaries(study["trials"]).items()]
     return markdown(["model", "attention", *COLUMNS], rows)
 
 
@@ -75,23 +64,19 @@ def finding() -> str:
                      for name, mean in summaries(trials).items()])
 
 
-def phases() -> str:
-    """Return the table of the answers with groups of 8, by the token that begins a group."""
-    rows = []
-    for study in results("recovery-*.json"):
-        seeds: dict[str, list[list[float]]] = {}
-        for name, row in study["trials"].items():
-            trial = row["trial"]
-            if (trial["attention"] == "cca" and trial["options"]["group"] == len(DOCUMENT)
-                    and trial["config"]["strategy"] != "none" and trial["reading"]["varied"]):
-                shares = [each["value"] for each in row["exact_match"]["by_offset"]]
-                # behind t tokens of text, a group begins with the token t before a document's end
-                seeds.setdefault(name.rpartition(",")[0], []).append(
-                    [(shares[-token % 8] + shares[-token % 8 + 8]) / 2 for token in range(8)])
-        rows += [[f"`{study['model']}`", spoken(name), len(each),
-                  *(percent(sum(column) / len(each)) for column in zip(*each, strict=True))]
-                 for name, each in seeds.items()]
-    return markdown(["model", "attention", "seeds", *DOCUMENT], rows)
+def answers() -> dict[str, tuple[float, float, float]]:
+    """Return the share of questions answered before and after finetuning: mean, lowest, highest."""
+    (study,), (plain,) = (results(f"{name}-gpt2-mini.json")
+                          for name in ("recovery", "reproduce-plain"))
+    found, text = summaries(study["trials"]), summaries(plain["trials"])
+    cca = "cca group={} window=64"
+    shown = {"full attention": found["full"],
+             "CCA, swapped in": found[cca.format(8)],
+             "CCA, finetuned on text alone": text[f"{cca.format(8)}, full"],
+             "CCA, groups of 16, finetuned": found[f"{cca.format(16)}, full"],
+             "CCA, groups of 8, finetuned": found[f"{cca.format(8)}, full"]}
+    return {title: (mean.fixed.value, mean.fixed.low, mean.fixed.high)
+            for title, mean in shown.items()}
 
 
 def lengths() -> str:
@@ -101,21 +86,6 @@ def lengths() -> str:
         name: spoken(label(name, {})) if name in MECHANISMS else name
         for name, row in study["rows"].items()
         if row["attention"] != "kept_heads" and name not in CONTROLS.values()})
-
-
-def needles() -> str:
-    """Return the table of the answers that SmolLM2 finds at each depth, over all lengths."""
-    rows, study = [], {}
-    for study in results("needles-smollm2*.json"):
-        cells = [[each["exact"] for each in study["cells"] if each["depth"] == depth]
-                 for depth in study["depths"]]
-        rows.append([study["model"],
-                     *(f"{sum(each['value'] * each['samples'] for each in at_depth):.0f} of "
-                       f"{sum(each['samples'] for each in at_depth)}" for at_depth in cells)])
-    return markdown(
-        ["model", *(f"at {percent(depth)}" for depth in study["depths"])], rows,
-        f"{study['task']}, prompts of {', '.join(map(str, study['lengths']))} tokens, "
-        f"{study['samples']} for each length and depth; {study['machine']['cpu']}.")
 
 
 def kept_frontier() -> str:
@@ -149,25 +119,6 @@ def kept_frontier() -> str:
           *values.get(True, "--")] for (share, count, by, other), values in sorted(ratios.items())],
         "Perplexity over that of full attention, untrained or trained alike; "
         f"{study['windows']} windows of {length} tokens. {STAR}")
-
-
-def kept() -> str:
-    """Return the table of the needles that SmolLM2 finds before the end, by the prompt's length."""
-    studies = sorted(results("kept-*.json"), key=lambda study: ("wording=" in study["task"],
-                                                                study["task"]))
-    lengths = sorted({length for study in studies for length in study["lengths"]})
-    rows = []
-    for study in studies:
-        name = study["model"]
-        if name == "smollm2":  # untrained
-            name = "smollm2, full attention" if study["attention"] == "full" else (
-                f"{sum(map(len, study['options']['kept']))} heads and {_other(study)}, untrained")
-        rows.append([name, _task(study), *(_found([study], length) for length in lengths)])
-    return markdown(
-        ["model", "task", *(f"{length} tokens" for length in lengths)], rows,
-        "Numbers of 7 digits, or all five names of variable_tracking, each of them right; the same "
-        f"questions at depths of 0, 25, 50 and 75 %; {studies[0]['precision']}, "
-        f"{studies[0]['machine']['cpu']}.")
 
 
 def alike() -> str:

@@ -9,21 +9,22 @@ from matplotlib.figure import Figure
 
 from cca_lab.files import repository
 from cca_lab.mechanisms import CCA, DGA, Full, LoCoCo, StreamingLLM
+from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies import compare, model_tables, retrieval
 from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers
 from cca_lab.studies.model_tables import Row, results
-from cca_lab.studies.summary import swept
 from cca_lab.views.figures.caches import holdings
-from cca_lab.views.figures.training import comparison, recipes
+from cca_lab.views.figures.sparsity import by_layer
+from cca_lab.views.figures.training import answered, comparison
 
 READS, LENGTH, HEAD_DIM = "docs/reads.png", 48, 16
-READERS = {"full attention: every token": Full(), "CCA: cores and a window": CCA(group=4, window=8),
-           "DGA: focal tokens and groups": DGA(group=4, gamma=0.1),
-           "LoCoCo: a memory of 8 slots": LoCoCo(slots=8, segment=8),
-           "StreamingLLM: the nearest": StreamingLLM(sinks=2, recent=10)}
-COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
+READERS = {"full attention": Full(), "CCA": CCA(group=4, window=8),
+           "DGA": DGA(group=4, gamma=0.1), "LoCoCo": LoCoCo(slots=8, segment=8),
+           "StreamingLLM": StreamingLLM(sinks=2, recent=10)}
+COMPARISON, ANSWERS, HEADS = (f"docs/results/{name}.png"
+                              for name in ("comparison", "answers", "retrieval"))
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -34,12 +35,11 @@ def of_file(table: Callable[[Row], str], file: str) -> Callable[[], str]:
 
 TABLES: dict[str, Callable[[], str]] = {
     "finding": model_tables.finding, "models": model_tables.models,
-    "recovery": model_tables.recovery, "phases": model_tables.phases,
-    "variants": lambda: model_tables.recovery(model_tables.is_variant),
+    "recovery": model_tables.recovery,
     "compare": of_file(compare.table, "compare-gpt2-mini.json"),
-    "lengths": model_tables.lengths, "needles": model_tables.needles,
+    "lengths": model_tables.lengths,
     "retrieval": lambda: retrieval.table(results("retrieval-smollm2*.json")),
-    "kept": model_tables.kept, "kept-frontier": model_tables.kept_frontier,
+    "kept-frontier": model_tables.kept_frontier,
     "alike": model_tables.alike, "alike-tasks": model_tables.alike_tasks,
     "attention": of_file(attention.table, "attention-cpu.json"),
     "families": lambda: attention.families_table(results("attention-*.json")),
@@ -83,13 +83,20 @@ def reads() -> Figure:
     """Return the README's picture: what random queries read of 48 random keys."""
     q, k = torch.randn(2, 1, 1, LENGTH, HEAD_DIM, dtype=torch.float64,
                        generator=torch.Generator().manual_seed(0))
-    return holdings({title: held(mechanism, q, k)[0] for title, mechanism in READERS.items()})
+    figure = holdings({title: held(mechanism, q, k)[0] for title, mechanism in READERS.items()})
+    figure.set_size_inches(8.2, 2.6)  # so that a phone shows the titles large enough to read
+    for axes in figure.axes:
+        axes.title.set_fontsize(11.5)
+    return figure
 
 
 def draw() -> Path:
     """Draw the figures of README and docs/ again; return their folder."""
-    (compared,), (sweep,) = results("compare-gpt2-mini.json"), results("sweep-gpt2-mini.json")
+    (compared,), (gained,) = (results(f"{name}.json") for name in ("compare-gpt2-mini",
+                                                                   "retrieval-gain-smollm2"))
     write_figure(repository() / READS, reads())
     write_figure(repository() / COMPARISON, comparison(compared["rows"]))
-    write_figure(repository() / RECIPES, recipes(*swept(sweep["trials"])))
+    write_figure(repository() / ANSWERS, answered(model_tables.answers()))
+    title, gain = "gain on needles and text", gained["scores"]["gain"]
+    write_figure(repository() / HEADS, by_layer({title: gain}, marked={title: best_heads(gain, 8)}))
     return repository() / "docs"

@@ -35,10 +35,10 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """Yield all rows of the table, without the slips, which are words."""
+    """Yield all rows of the table."""
     for paper, relations in TABLE.items():
         for relation, places in relations.items():
-            for place, row in places.items() if relation in RELATIONS else ():
+            for place, row in places.items():
                 numbers, *instead = [row] if isinstance(row, str) else row
                 yield Row(paper, relation, place, numbers, "".join(instead))
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cca_lab.extras import install, missing
@@ -54,16 +53,16 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False) -> list[str]:
     return failed
 
 
-def table(records: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the findings as a table, one row per claim."""
-    shown = Table(expand=True)
-    shown.add_column("id", no_wrap=True)
-    for title, ratio in {"place": 3, "claim, as we read it": 7, "verdict": 2}.items():
-        shown.add_column(title, ratio=ratio)
+def table(records: Sequence[Mapping[str, Any]]) -> Text:
+    """Return the findings, two lines a claim: its verdict and place, and how it is read."""
+    shown = Text()
     for record in records:
-        shown.add_row(record["id"], Text(record["place"]),
-                      Text(textwrap.shorten(record["reading"], 120, placeholder=" ...")),
-                      Text(record["verdict"], style=COLOURS[Verdict(record["verdict"])]))
+        verdict = record["verdict"]
+        line = textwrap.shorten(record["place"], WIDTH - 47, placeholder=" ...")
+        read = textwrap.shorten(record["reading"], WIDTH - 4, placeholder=" ...")
+        shown.append(f"{record['id']:<15} ", style="bold")
+        shown.append(f"{verdict:<30} ", style=COLOURS[Verdict(verdict)])
+        shown.append(f"{line}\n    {read}\n")
     return shown
 
 

@@ -2,8 +2,11 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import EllipsisType
 from typing import Any
 
@@ -16,7 +19,7 @@ WAITS = f'guess first, or write "{SKIP}" in the place of the dots; then run both
 
 @dataclass
 class _Entry:
-    """A line of the reader's table; `tempting` says of wrong answers where they come from."""
+    """A line of the reader's table."""
 
     what: str
     guess: Guess | None = None
@@ -24,21 +27,24 @@ class _Entry:
     done: bool | None = None
     copied: bool = False
     skipped: bool = False
-    tempting: dict[Guess, str] = field(default_factory=dict)
 
 
 _entries: dict[str, _Entry] = {}
 
 
-def predict(name: str, guess: Guess | EllipsisType, what: str,
-            tempting: dict[Any, str] | None = None) -> None:
+@cache
+def tempting() -> dict[str, list[tuple[Guess, str]]]:
+    """Return for each guess the wrong answers that tempt, and where each comes from."""
+    return tomllib.loads(Path(__file__).with_name("guesses.toml").read_text(encoding="utf-8"))
+
+
+def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
     """Note what the reader expects; with the dots, only say what is asked.
 
     Args:
         name: the notebook and a number, such as "05.3".
         guess: a number, a word, True or False; or "skip", to see the answer without a guess.
         what: is guessed.
-        tempting: where wrong answers come from; `reveal` says so to a reader who gave one.
 
     Raises:
         ValueError: for something else than a guess.
@@ -48,7 +54,7 @@ def predict(name: str, guess: Guess | EllipsisType, what: str,
                          f'leave the dots if unsure, or write "{SKIP}"')
     skipped = guess == SKIP
     given = None if guess is ... or skipped else guess
-    _entries[name] = _Entry(what, given, skipped=skipped, tempting=tempting or {})
+    _entries[name] = _Entry(what, given, skipped=skipped)
     said = NOT_YET if guess is ... else "skipped" if skipped else f"you say {_shown(guess)}"
     print(f"{name} {what}: {said}")
 
@@ -56,7 +62,7 @@ def predict(name: str, guess: Guess | EllipsisType, what: str,
 def reveal(name: str, actual: Any) -> None:
     """Say what came out (a number, a word, True or False), and how far off the guess was.
 
-    It waits for a guess, or for "skip".
+    It waits for a guess, or for "skip". Of a wrong guess that tempts it says where it comes from.
     """
     actual = actual.item() if hasattr(actual, "item") else actual
     entry = _entries.setdefault(
@@ -68,13 +74,13 @@ def reveal(name: str, actual: Any) -> None:
     lines = [f"{name} {entry.what}: {_shown(actual)}"]
     if entry.guess is not None:
         lines[0] += f" (you said {_shown(entry.guess)}: {distance(entry.guess, actual)})"
-    for wrong, why in entry.tempting.items():
+    for wrong, why in tempting().get(name, []):
         if distance(wrong, actual) == "right":
             continue  # a measurement that came out otherwise on this machine
         if entry.skipped:
             lines.append(f"     tempting: {_shown(wrong)}, {why}")
         elif entry.guess is not None and distance(entry.guess, wrong) == "right":
-            lines.append(f"     that is {why}")
+            lines.append(f"     {_shown(wrong)} is tempting: {why}")
     print("\n".join(lines))
 
 

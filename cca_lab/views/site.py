@@ -1,6 +1,8 @@
 """The site: notebooks, documents, claims, course and API as pages, built by Sphinx, all offline."""
 
+import copy
 import io
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -10,17 +12,21 @@ from typing import Any, Self
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 
 from cca_lab.extras import need
 from cca_lab.files import check_folder
 
 # What of the clone goes to the same path below the site's sources, so that links between the files
 # stay as they are.
-SOURCES = ("docs/*/", "docs/contents.md", "docs/*.png", "notebooks/*.ipynb", "lab/README.md",
+SOURCES = ("docs/*/", "docs/contents.md", "docs/*.png", "docs/*.gif", "notebooks/*.ipynb",
+           "lab/README.md",
            "lab/release", "data/README.md", "data/models/*/README.md",
            "data/adapters/*/README.md", "proofs",
            "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff")
-CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the first page
+CONTENTS = "docs/contents.md"  # cards and tables of contents, amid the README on the first page
+BEFORE = "## Quick start"
+SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL)
 API = "docs/use/api.md"
 LEARN = "docs/learn/index.md"  # gets the links to the pages that stand in one file
 Extra = tuple[str, Callable[[Path], Any]]
@@ -68,7 +74,7 @@ class Site:
     def show(self, name: str, notebook: NotebookNode) -> Path:
         """Write the page of a notebook that was run, and return its path."""
         path = self._source / "notebooks" / name
-        nbformat.write(notebook, path)
+        nbformat.write(shown(notebook), path)
         self._sphinx(path)
         return self.out / "notebooks" / Path(name).with_suffix(".html")
 
@@ -98,7 +104,10 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
     readme = (root / "README.md").read_text(encoding="utf-8")
     contents = (source / CONTENTS).read_text(encoding="utf-8")
     (source / CONTENTS).unlink()
-    (source / "index.md").write_text(f"{readme}\n{contents}", encoding="utf-8")
+    (source / "index.md").write_text(readme.replace(BEFORE, f"{contents}\n{BEFORE}", 1),
+                                     encoding="utf-8")
+    for path in (source / "notebooks").glob("*.ipynb"):
+        nbformat.write(shown(nbformat.read(path, as_version=4)), path)
     (source / API).write_text(api_page(), encoding="utf-8")
     if extras:
         links = "".join(f'* <a href="../../{name}">{title}</a>\n'
@@ -107,20 +116,49 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
             file.write(f"\n## In the browser\n\n{links}")
 
 
+def shown(notebook: NotebookNode) -> NotebookNode:
+    """Return a notebook as its page shows it: solutions folded, and figures described."""
+    page, cells = copy.copy(notebook), []
+    for cell in map(copy.deepcopy, notebook.cells):
+        cells.append(cell)
+        words = [output.metadata.get("image/png", {}).get("alt") for output in
+                 cell.get("outputs", ()) if "image/png" in output.get("data", {})]
+        if any(words):
+            cell.metadata["mystnb"] = {"image": {"alt": "; ".join(filter(None, words))}}
+        if SOLUTION.search(cell.source):
+            solution = new_code_cell(cell.source, metadata={
+                "tags": ["hide-input"], "mystnb": {"code_prompt_show": "Hints and a solution",
+                                                   "code_prompt_hide": "Hints and a solution"}})
+            cell.source = SOLUTION.sub("...  # your turn", cell.source)
+            cells.append(solution)
+    page.cells = cells
+    return page
+
+
 def api_page() -> str:
-    """Return the reference of the public names, from their docstrings."""
+    """Return the reference of the public names, from their docstrings, grouped by what they are."""
+    package = import_module("cca_lab")  # the public names stand above this room
+    groups: dict[str, list[str]] = {"Mechanisms": [], "The primitive": [], "Models": [],
+                                    "Caches": []}
+    for name in package.__all__:
+        home = getattr(getattr(package, name), "__module__", "")
+        kind = ("Caches" if "cach" in name.lower() else "The primitive" if ".attention" in home
+                else "Models" if ".models" in home else "Mechanisms")
+        groups[kind].append(name)
     lines = ["# Reference", "", "Every public name with its docstring. "
              "[The public names](names.md) says what each is for.", ""]
-    package = import_module("cca_lab")  # the public names stand above this room
-    for name in package.__all__:
-        value = getattr(package, name)
-        if isinstance(value, type):
-            directive = [f".. autoclass:: cca_lab.{name}", "   :members:"]
-        elif callable(value):
-            directive = [f".. autofunction:: cca_lab.{name}"]
-        else:
-            directive = [f".. py:data:: cca_lab.{name}", "", f"   Names of: {', '.join(value)}."]
-        lines += ["```{eval-rst}", *directive, "```", ""]
+    for kind, names in groups.items():
+        lines += [f"## {kind}", ""]
+        for name in names:
+            value = getattr(package, name)
+            if isinstance(value, type):
+                directive = [f".. autoclass:: cca_lab.{name}", "   :members:"]
+            elif callable(value):
+                directive = [f".. autofunction:: cca_lab.{name}"]
+            else:
+                directive = [f".. py:data:: cca_lab.{name}", "",
+                             f"   Names of: {', '.join(value)}."]
+            lines += ["```{eval-rst}", *directive, "```", ""]
     return "\n".join(lines)
 
 

@@ -171,6 +171,16 @@ def test_represented_is_what_the_loops_read(name, options):
                             form(MECHANISMS[name], "represented"), heads=4, kv_heads=2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("name", "options"), [case for case in CASES if case[0] in WHOLE_PAST],
+                         ids=label)
+def test_no_token_is_lost_whose_weight_is_rounded_to_0(name, options, dtype):
+    """The mutant that looks at P alone loses tokens of cores whose logits differ by hundreds."""
+    q, k, _ = (x.to(dtype) for x in bench.inputs(12, heads=4, kv_heads=2))
+    whole = MECHANISMS[name](**options).represented(300 * q, k).sum(-1)
+    assert torch.equal(whole, torch.arange(1, 13).expand_as(whole))
+
+
 @pytest.mark.parametrize(("name", "options"), [case for case in CASES
                                                if trains_a_module(MECHANISMS[case[0]])], ids=label)
 def test_represented_is_what_the_loops_read_with_a_module(name, options):

@@ -142,15 +142,15 @@ def test_loops_kill_a_module_that_is_not_handed_over(monkeypatch):
 
 
 def test_one_module_for_all_layers_is_noticed(monkeypatch):
-    as_written = plugin.attach_modules
+    as_written = plugin._attach
 
-    def share(model, mechanism):
-        as_written(model, mechanism)
+    def share(model, modules):
+        as_written(model, modules)
         first, *others = plugin.attention_modules(model)
         for layer in others:
             setattr(layer, MODULE, getattr(first, MODULE))
 
-    monkeypatch.setattr(plugin, "attach_modules", share)
+    monkeypatch.setattr(plugin, "_attach", share)
     with pytest.raises(AssertionError):
         test_each_layer_gets_its_own_module("gpt2")
 

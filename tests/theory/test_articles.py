@@ -25,6 +25,15 @@ def test_an_article_runs(path):
         exec(compile(cell, f"{path.name}, block {number}", "exec"), names)
 
 
+@pytest.mark.parametrize("path", ARTICLES, ids=lambda path: path.stem)
+def test_an_article_is_short_and_has_every_claim_of_its_paper_and_no_other(path):
+    prose = CELL.sub("", path.read_text(encoding="utf-8"))
+    assert len(re.sub(r"\$\$.*?\$\$|\$.*?\$", "x", prose, flags=re.DOTALL).split()) <= 2500
+    claims = {claim.id: claim.paper.lower() for claim in ledger.collect()}
+    named = re.findall(r"`((?:P1c?|T\d|D1|LC)(?:\.[\w-]+)?)`", prose)
+    assert {name for name, of in claims.items() if of == path.stem} == set(named)
+
+
 def letters(text: str) -> str:
     """Return the letters and digits of a text, without TeX's commands, markup and white space."""
     return re.sub(r"[^a-z0-9]", "", re.sub(r"\\[A-Za-z]+|</?\w+>", "", text).lower())

@@ -41,14 +41,18 @@ def first(formula: str) -> Iterator[bool]:
 
 def taps(formula: str) -> Iterator[bool]:
     """The width of the formula informs the first entry of all, and the next smaller does not."""
-    yield convolution.check_informed(lambda n: tex.value(formula, M=n - 1, B=1, side=-1)).holds
-    yield not convolution.check_informed(
-        lambda n: tex.value(formula, M=n - 1, B=1, side=-1) - 2).holds
+    def width(entries: int) -> int:
+        return tex.value(formula, M=entries - 1, B=1)
+
+    yield convolution.check_informed(width).holds
+    yield not convolution.check_informed(lambda entries: width(entries) - 2).holds
+    yield all(CLAIMS["LC.global"].corrected(n) == width(n) for n in range(2, 25))
 
 
 def peak(formula: str) -> Iterator[bool]:
     for M, B in memory.SIZES:
-        yield tex.value(formula, M=M, B=B) == memory.most_at_once(M, B)
+        stated = CLAIMS["LC.peak"].corrected(M, B)
+        yield tex.value(formula, M=M, B=B) == memory.most_at_once(M, B) == stated
 
 
 def share(formula: str) -> Iterator[bool]:

@@ -17,11 +17,6 @@ def test_every_row_is_as_the_table_says():
     assert Counter(row.relation for row in rows).keys() == RELATIONS.keys()
 
 
-def test_every_table_of_the_file_is_read():
-    tables = {relation for relations in numbers.TABLE.values() for relation in relations}
-    assert tables <= {*RELATIONS, "slips"}
-
-
 def test_a_misprint_of_two_units_is_seen_where_a_number_follows_from_others():
     """Catches a formula that is too loose, or that reads the wrong column."""
     for row in numbers.rows():

@@ -16,6 +16,8 @@ from cca_lab.views.reader import distance, my_work, predict, reveal
 @pytest.fixture(autouse=True)
 def nothing_yet(monkeypatch):
     monkeypatch.setattr(reader, "_entries", {})
+    monkeypatch.setattr(reader, "tempting", lambda: {
+        "05.1": [(10, "the window alone"), (25, "all tokens")]})
 
 
 @pytest.mark.parametrize("guess, actual, words", [
@@ -43,11 +45,8 @@ def test_dots_are_no_guess_and_stop_nothing_and_the_answer_waits(capsys):
     assert reader._entries["05.1"].actual is None
 
 
-TEMPTING = {10: "the window alone", 25: "all tokens"}
-
-
 def test_who_skips_is_told_the_answer_and_the_tempting_ones(capsys):
-    predict("05.1", "skip", "columns", TEMPTING)
+    predict("05.1", "skip", "columns")
     reveal("05.1", 12)
     assert capsys.readouterr().out.splitlines() == [
         "05.1 columns: skipped", "05.1 columns: 12", "     tempting: 10, the window alone",
@@ -57,13 +56,13 @@ def test_who_skips_is_told_the_answer_and_the_tempting_ones(capsys):
 @pytest.mark.parametrize("guess, told", [(10, "the window alone"), (25.0, "all tokens"),
                                          (12, ""), (11, "")])
 def test_a_tempting_guess_is_told_where_it_comes_from(capsys, guess, told):
-    predict("05.1", guess, "columns", TEMPTING)
+    predict("05.1", guess, "columns")
     reveal("05.1", 12)
-    assert capsys.readouterr().out.partition("that is ")[2].strip() == told
+    assert capsys.readouterr().out.partition("is tempting: ")[2].strip() == told
 
 
 def test_what_came_out_is_not_tempting(capsys):
-    predict("05.1", "skip", "columns", TEMPTING)
+    predict("05.1", "skip", "columns")
     reveal("05.1", 25)
     assert "tempting: 10" in (said := capsys.readouterr().out) and "all tokens" not in said
 

@@ -125,6 +125,14 @@ def test_every_notebook_and_document_has_its_page(site):
         assert (site.out / path.relative_to(root).with_suffix(".html")).is_file(), path
 
 
+def test_solutions_are_folded_and_figures_described(site):
+    pages = [path.read_text(encoding="utf-8") for path in (site.out / "notebooks").glob("*.html")]
+    for page in pages:
+        assert "BEGIN SOLUTION" not in re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+        assert not re.search(r'<img alt="[^"]*[0-9a-f]{40}', page)
+    assert sum(page.count("BEGIN SOLUTION") for page in pages) > 40
+
+
 def test_every_public_name_is_in_the_reference(site):
     page = (site.out / "docs" / "use" / "api.html").read_text(encoding="utf-8")
     assert [name for name in cca_lab.__all__ if f'id="cca_lab.{name}"' not in page] == []

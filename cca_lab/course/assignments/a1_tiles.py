@@ -1,524 +1,409 @@
-"""a1: attention from loops to tiles, with a slope for each head and a sink without a value."""
+"""a1: attention from a formula to tiles, with a slope for each head and a sink without a value."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    many,
-    need_close,
-    need_equal,
-    need_items,
-    need_keys,
-    need_tensor,
-    show,
-)
-from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
-
-# The one matrix behind the checks of a1, and what usual mistakes give.
+from cca_lab.course.compare import by_hand, need, need_items, need_tensor
+from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property
 
 INF = float("inf")
+EXACT = 1e-9  # float64 all the way
+SINGLE = "computed in single precision on the way"
+near = partial(equals, tolerance=EXACT)
 
 
-def need_double(got: Any, wanted: Tensor, what: str,
-                causes: Mapping[str, Any] | None = None) -> Tensor:
-    """Return a result if it is right and float64; `causes` as for `need_close`."""
-    got = need_tensor(got, wanted.shape, what)
-    if got.dtype != torch.float64:
-        raise Mistake(f"{what} has dtype {got.dtype}, wanted torch.float64: torch.zeros, "
-                      "torch.full and torch.tensor make float32 if they get no dtype")
-    return need_close(got, wanted, what, causes=causes)
-
-
+# a1.2: heads that share
 def with_sink(scores: Tensor, sink: Tensor) -> Tensor:
     """Return the weights (..., L, L) of a softmax over scores and one sink, without the sink's."""
     return torch.cat([scores, sink.expand(*scores.shape[:-1], 1)], dim=-1).softmax(-1)[..., :-1]
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale: float, *,
-          kv_of: Callable[[int], int] | None = None, past: int = 0, mask: float = -INF,
-          weigh: Callable[[Tensor, Tensor], Tensor] = with_sink) -> Tensor:
-    """Return outputs (B, H, L, E) by one matrix for each head.
+def bare_sink(scores: Tensor, sink: Tensor) -> Tensor:
+    """Return the weights if the sink itself is added to the denominator."""
+    return scores.exp() / (scores.exp().sum(-1, keepdim=True) + sink)
 
-    The options are mistakes: `kv_of` a query head, `past` tokens of the future, the score of a
-    masked token, and how masked scores and a sink are weighed.
-    """
-    share = q.shape[1] // k.shape[1]
-    row, column = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+
+def late_mask(scores: Tensor, sink: Tensor) -> Tensor:
+    """Return the weights of scores without a mask, masked afterwards."""
+    return with_sink(scores, sink).tril()
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale: float, *,
+              slope: Callable[[float], float] = lambda scale: 1.0, distance: int = 0,
+              scaled: Callable[[float, int, int], float] = lambda scale, *heads: scale,
+              kv_head: Callable[[int, int, int], int] = lambda head, share, kv: head // share,
+              slope_head: Callable[[int, int], int] = lambda head, share: head,
+              sink_head: Callable[[int, int], int] = lambda head, share: head,
+              future: int = 0, weigh: Callable[[Tensor, Tensor], Tensor] = with_sink) -> Tensor:
+    """Return outputs (B, H, L, E) by one matrix for each head; the keywords are mistakes."""
+    kv, share = k.shape[1], q.shape[1] // k.shape[1]
+    step = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
     heads = []
     for head in range(q.shape[1]):
-        source = kv_of(head) if kv_of else head // share
-        scores = scale * q[:, head] @ k[:, source].mT - slopes[head] * (row - column)
-        heads.append(weigh(scores.masked_fill(column > row + past, mask),
-                           sinks[head]) @ v[:, source])
+        source = kv_head(head, share, kv)
+        fall = slope(scale) * slopes[slope_head(head, share)] * (step + distance)
+        scores = scaled(scale, kv, share) * q[:, head] @ k[:, source].mT - fall
+        weights = weigh(scores.masked_fill(step < -future, -INF), sinks[sink_head(head, share)])
+        heads.append(weights @ v[:, source])
     return torch.stack(heads, dim=1)
 
 
-def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
-                 scale: float) -> dict[str, Tensor]:
-    """Return what usual mistakes give, by name; nothing for length 1, where many are alike."""
-    heads, kv, length = q.shape[1], k.shape[1], q.shape[2]
-    if length == 1:
-        return {}
-    of_kv = torch.arange(heads) // (heads // kv)
-
-    def wrong(a: Tensor = slopes, z: Tensor = sinks, s: float = scale, times: Tensor | float = 1.0,
-              **other: Any) -> Tensor:
-        return dense(q * times, k, v, a, z, s, **other)
-
-    def plain(scores: Tensor, sink: Tensor) -> Tensor:
-        return scores.exp() / (scores.exp().sum(-1, keepdim=True) + sink)
-
-    causes = {"the scale is forgotten": wrong(s=1.0),
-              "the sink is forgotten": wrong(z=torch.full_like(sinks, -INF)),
-              "the sink z itself is added to the denominator, not e^z": wrong(weigh=plain),
-              "the slope is forgotten": wrong(0 * slopes),
-              "the slope is added instead of subtracted": wrong(-slopes),
-              "the slope is multiplied by the scale too": wrong(scale * slopes),
-              # A number added to all scores of a row is one taken from its sink.
-              "the distance is i - t + 1, so that the row's own token is one away":
-                  wrong(z=sinks + slopes),
-              "the distance is i - t - 1, one too short": wrong(z=sinks - slopes),
-              "the mask is applied after the softmax: masked tokens then still stand in the "
-              "denominator":
-                  wrong(past=length, weigh=lambda scores, sink: with_sink(scores, sink).tril()),
-              "the future is not masked": wrong(past=length),
-              "a row sees one token of the future": wrong(past=1),
-              "query head h reads KV head h % Hk": wrong(kv_of=lambda head: head % kv),
-              "query head h takes the slope of its KV head's number": wrong(slopes[of_kv]),
-              "query head h takes the sink of its KV head's number": wrong(z=sinks[of_kv]),
-              "query head h takes slope and sink of its KV head's number":
-                  wrong(slopes[of_kv], sinks[of_kv]),
-              "the scale is divided by the number of KV heads": wrong(s=scale / kv),
-              "the scale is divided by the number of query heads of a KV head":
-                  wrong(s=scale * kv / heads),
-              "only KV head 0 has the scale":
-                  wrong(times=torch.where(of_kv == 0, 1.0, 1 / scale)[:, None, None])}
-    if length == 2:  # where all of the future is one token
-        causes["a row sees a later token"] = causes.pop("the future is not masked")
-        del causes["a row sees one token of the future"]
-    return causes
+def inputs(draw: Draw, batch: int, kv_heads: int, query_heads_each: int,
+           length: int) -> tuple[Any, ...]:
+    """Return q, k, v, slopes, sinks and the scale, with 4 features and values of 3."""
+    heads = kv_heads * query_heads_each
+    return (draw.normal(batch, heads, length, 4), draw.normal(batch, kv_heads, length, 4),
+            draw.normal(batch, kv_heads, length, 3), draw.normal(heads).abs(), draw.normal(heads),
+            0.25 + draw.random() / 2)
 
 
-def uncorrected(scores: Tensor, values: Tensor, tile: int, sink: float = -INF) -> Tensor:
-    """Return outputs (R, E) of masked scores (R, N) if accumulators never shrink with a maximum."""
-    ends = (torch.arange(len(values)) // tile * tile + tile - 1).clamp(max=len(values) - 1)
-    running = scores.cummax(-1).values.clamp(min=sink)
-    top = running[:, -1:]
-    total = (scores - top).exp().sum(-1, keepdim=True) + (sink - top).exp()
-    return (scores - running[:, ends]).exp() @ values / total
-
-
-# What the checks draw
-
-def inputs(draw: Draw, batch: int, kv: int, share: int,
-           length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return q, k, v, slopes and sinks with 4 features and values of 3."""
-    heads = kv * share
-    return (draw.normal(batch, heads, length, 4), draw.normal(batch, kv, length, 4),
-            draw.normal(batch, kv, length, 3), draw.normal(heads).abs(), draw.normal(heads))
-
-
-# a1.2: loops
-
-def compared(answer: Answer, draw: Draw, sizes: Sequence[tuple[int, ...]]) -> None:
-    """Compare the loops with one matrix, for (batch, KV heads, query heads for each, length)."""
-    for batch, kv, share, length in sizes:
-        given, scale = inputs(draw, batch, kv, share, length), 0.25 + draw.random() / 2
-        with case(f"batch {batch}, {many(kv * share, 'query head')}, {many(kv, 'KV head')}, "
-                  f"length {length}"):
-            need_double(answer(*given, scale), dense(*given, scale), "the output",
-                        usual_causes(*given, scale))
-
-
-def one_head(answer: Answer, draw: Draw) -> None:
-    """The formula, for one head."""
-    lengths = sorted(draw.randint(2, 9) for _ in range(3)) if draw.secret else [2, 3, 5]
-    # At length 1 mistakes look alike.
-    compared(answer, draw, [(1, 1, 1, length) for length in [*lengths, 1]])
-
-
-def many_heads(answer: Answer, draw: Draw) -> None:
-    """Heads that share, and a batch."""
-    drawn = draw.sizes(2, (1, 2), (2, 3), (2, 3), (2, 5))
-    compared(answer, draw, [(1, 2, 1, 2), (1, 1, 3, 2), (1, 2, 2, 3), (2, 2, 3, 4),
-                            *(drawn if draw.secret else [])])
-
-
-def no_future(answer: Answer, draw: Draw) -> None:
-    """Tokens are changed: earlier rows stay, later rows move."""
-    def need_output(got: Any) -> Tensor:  # of any values
-        right = isinstance(got, Tensor) and got.shape == (1, 1, length, 3)
-        return need_double(got, got if right else torch.zeros(1, 1, length, 3).double(),
-                           "the output")
-
-    for length, token in [(2, 1), (4, 2), (7, draw.randint(1, 6) if draw.secret else 3)]:
-        q, k, v, slopes, sinks = inputs(draw, 1, 1, 1, length)
-        slopes = slopes.clamp(max=0.2)
-        with case(f"length {length}, key and value {token} changed"):
-            before = need_output(answer(q, k, v, slopes, sinks, 0.5))
-            for changed, what in ((k, "key"), (v, "value")):
-                other = changed.clone()
-                other[:, :, token:] += 1 + draw.normal(*changed[:, :, token:].shape).abs()
-                pair = (other, v) if what == "key" else (k, other)
-                after = need_output(answer(q, *pair, slopes, sinks, 0.5))
-                moved = (after - before).abs().amax(dim=-1)[0, 0]
-                if (moved[:token] > 1e-9).any():
-                    row = int((moved[:token] > 1e-9).nonzero()[0])
-                    raise Mistake(f"row {row} moved when the {what} of token {token} changed, "
-                                  "which comes later: is the range of t one too long, the mask on "
-                                  "the wrong side, or is the mask applied after the softmax?")
-                if (moved[token:] < 1e-9).any():
-                    row = token + int((moved[token:] < 1e-9).nonzero()[0])
-                    raise Mistake(f"row {row} did not move when the {what} of token {token} "
-                                  "changed: it must read all tokens up to its own")
+def first_of(head: int, share: int) -> int:
+    """Return the number of the KV head."""
+    return head // share
 
 
 # a1.3: merge
-
 def part_of(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return maximum, sum (R,) and accumulator (R, E) of scores (R, N), where N may be 0."""
-    if not scores.shape[1]:
-        return torch.full((len(scores),), -INF, dtype=scores.dtype), scores.sum(-1), scores @ values
-    top = scores.amax(-1)
+    none = torch.full((len(scores), 1), -INF, dtype=scores.dtype)
+    top = torch.cat([none, scores], dim=1).amax(-1)
     weights = (scores - top[:, None]).exp().where(top[:, None] > -INF, 0.0)
     return top, weights.sum(-1), weights @ values
 
 
-def need_part(got: Any, wanted: tuple[Tensor, Tensor, Tensor],
-              causes: Mapping[str, tuple[Tensor, Tensor]] | None = None) -> None:
-    """Compare the three tensors of a part; `causes` have a wrong sum and accumulator each."""
-    need_items(got, 3, "a tuple of maximum, sum and accumulator")
-    top, right = got[0], wanted[0]
-    if not isinstance(top, Tensor) or top.shape != right.shape or top.dtype != right.dtype:
-        kind = f" of {top.dtype}" if isinstance(top, Tensor) else ""
-        raise Mistake(f"the maximum is {describe(top)}{kind}, wanted float64 of shape "
-                      f"{tuple(right.shape)}")
-    wrong = ~((top == right) | ((top - right).abs() < 1e-9))
-    if wrong.any():
-        raise Mistake(show(top, right, wrong, "the maximum"))
-    for at, what in ((1, "the sum"), (2, "the accumulator")):
-        need_double(got[at], wanted[at], what,
-                    {cause: both[at - 1] for cause, both in (causes or {}).items()})
+def parts(draw: Draw, rows: int, first: int, second: int, shift: float = 0.0) -> tuple[Any, ...]:
+    """Return the parts of rows of scores that are cut in two; row 0 is empty in the second."""
+    scores = draw.normal(rows, first + second) + shift * torch.tensor([[1.0]]).double()
+    if rows > 2:
+        scores[0, first:], scores[1, :first], scores[2] = -INF, -INF, -INF
+    values = draw.normal(first + second, 2)
+    return part_of(scores[:, :first], values[:first]), part_of(scores[:, first:], values[first:])
 
 
-def merged(answer: Answer, draw: Draw, size: tuple[int, ...], scale: float = 1.0) -> None:
-    """Cut rows of scores in two and merge the parts."""
-    rows, first, second = size
-    scores, values = draw.normal(rows, first + second, scale=scale), draw.normal(first + second, 2)
-    halves = part_of(scores[:, :first], values[:first]), part_of(scores[:, first:], values[first:])
-    (m1, s1, a1), (m2, s2, a2) = halves
-    top = torch.maximum(m1, m2)
-    e1, e2 = ((m - top).exp() for m in (m1, m2))
-    b1, b2 = ((m - top).exp2() for m in (m1, m2))
-
-    def both(f1: Tensor, f2: Tensor) -> tuple[Tensor, Tensor]:
-        return f1 * s1 + f2 * s2, f1[:, None] * a1 + f2[:, None] * a2
-
-    right, added = both(e1, e2), both(torch.ones_like(e1), torch.ones_like(e2))
-    with case(f"{many(rows, 'row')}, parts of {many(first, 'key')} and "
-              f"{many(second, 'key')}"):
-        need_part(answer(*halves), part_of(scores, values),
-                  {"the two factors are swapped": both(e2, e1),
-                   "powers of 2 are taken instead of e": both(b1, b2),
-                   "the accumulators are only added": (right[0], added[1]),
-                   "sums and accumulators are only added": added})
+def far_parts(draw: Draw, rows: int, first: int, second: int, scores_about: int) -> tuple[Any, ...]:
+    """Return parts of scores that are large, of either sign, or all very low."""
+    one, two = parts(draw, rows, first, second, scores_about)
+    if scores_about > 0:
+        one = (-one[0], *one[1:])
+    return one, two
 
 
-def merge_two(answer: Answer, draw: Draw) -> None:
-    """Two parts that both have keys."""
-    more = draw.sizes(4, (1, 5), (1, 6), (1, 6)) if draw.secret else []
-    for size in [(1, 1, 1), (2, 1, 3), (3, 4, 2), *more]:
-        merged(answer, draw, size)
+def merge(one: tuple[Tensor, ...], two: tuple[Tensor, ...], *,
+          power: Callable[[Tensor], Tensor] = torch.exp, swap: bool = False, sums: bool = True,
+          outs: bool = True, top: Answer = torch.maximum, low: float = -INF, clamp: float = -INF,
+          safe: bool = True, single: bool = False) -> tuple[Tensor, ...]:
+    """Return the part of all keys of two parts; the keywords are mistakes."""
+    new = top(one[0], two[0])
+    shrink = [power(part[0] - new.clamp(min=clamp)) for part in (one, two)]
+    if safe:
+        shrink = [x.where(part[0] > low, 0.0) for x, part in zip(shrink, (one, two), strict=True)]
+    factors = shrink[::-1] if swap else shrink
+    total = sum((x if sums else 1) * part[1] for x, part in zip(factors, (one, two), strict=True))
+    out = sum((x[:, None] if outs else 1) * part[2]
+              for x, part in zip(factors, (one, two), strict=True))
+    got = new, torch.as_tensor(total), torch.as_tensor(out)
+    return tuple(x.float() for x in got) if single else got
 
 
-def merge_empty(answer: Answer, draw: Draw) -> None:
-    """Empty parts, on either side, on both, and rows that are empty beside rows that are not."""
-    for size in [(1, 2, 0), (1, 0, 2), (2, 0, 0)]:
-        merged(answer, draw, size)
-    scores, values = draw.normal(3, 4), draw.normal(4, 2)
-    scores[0, :2], scores[1, 2:], scores[2] = -INF, -INF, -INF
-    with case("row 0 is empty in the first part, row 1 in the second, row 2 in both"):
-        need_part(answer(part_of(scores[:, :2], values[:2]), part_of(scores[:, 2:], values[2:])),
-                  part_of(scores, values))
+# a1.4: tiles that pass by
+def passing(answer: Answer) -> Answer:
+    """Return attention of a text, of which the answer sees one tile of keys after the other."""
+    def attend(q: Tensor, k: Tensor, v: Tensor, rows: int, keys: int, backwards: int,
+               *numbers: float) -> Tensor:
+        outs = []
+        for first in range(0, len(q), rows):
+            tile, state, out = q[first : first + rows], None, None
+            starts = range(0, first + len(tile), keys)
+            for start in reversed(starts) if backwards else starts:
+                if hasattr(answer, "forget") and start == keys:
+                    answer.forget()
+                got = answer(state, tile, first, k[start : start + keys], v[start : start + keys],
+                             start, *numbers)
+                state, out = need_items(got, 2, "two: the state and the output")
+                held = state if isinstance(state, (tuple, list)) else [state]
+                if not all(isinstance(x, Tensor) for x in held):
+                    raise Mistake("the state is no tuple of tensors")
+                most, size = len(tile) * (v.shape[1] + 2), sum(x.numel() for x in held)
+                if size > most:
+                    raise Mistake(f"the state of {len(tile)} rows holds {size} numbers, {most} are "
+                                  "enough: what has passed is not kept")
+            outs.append(need_tensor(out, (len(tile), v.shape[1]), "the output"))
+        return torch.cat(outs)
+
+    return attend
 
 
-def merge_any(answer: Answer, draw: Draw) -> None:
-    """Three parts of large scores, in both bracketings and another order."""
-    for what, size, shift in (("of about 1", 1.0, 0.0),
-                              ("of about 10000, of either sign", 1e4, 0.0),
-                              ("of about -30000", 1.0, -3e4), ("of about -900000", 1.0, -9e5)):
-        scores, values = (draw.normal(4, 9, scale=size) + shift).clamp(max=1e4), draw.normal(9, 2)
-        scores[0], scores[1] = scores[0].sort().values, scores[1].sort(descending=True).values
-        first, second, third = (part_of(scores[:, at : at + 3], values[at : at + 3])
-                                for at in (0, 3, 6))
-        whole = part_of(scores, values)
-        for order, got in (("(one, two), three", lambda a, b, c: answer(tuple(answer(a, b)), c)),
-                           ("one, (two, three)", lambda a, b, c: answer(a, tuple(answer(b, c)))),
-                           ("(three, one), two", lambda a, b, c: answer(tuple(answer(c, a)), b))):
-            with case(f"scores {what}, merged as {order}"):
-                need_part(got(first, second, third), whole)
+def fold(state: Any, q: Tensor, first: int, keys: Tensor, values: Tensor, start: int, scale: float,
+         slope: float, sink: float, *, shrink_sum: bool = True, shrink_out: bool = True,
+         running: bool = True, begin: str = "sink", every: bool = False, mask: float = -INF,
+         rows_from: int | None = None, keys_from: int | None = None, fall: float = 1.0,
+         scaled: bool = True, future: int = 0, keep: bool = False,
+         single: bool = False) -> tuple[Any, Tensor]:
+    """Return the state and the output of rows after one more tile; the keywords are mistakes."""
+    row = (first if rows_from is None else rows_from) + torch.arange(len(q))[:, None]
+    step = row - (start if keys_from is None else keys_from) - torch.arange(len(keys))
+    scores = (scale if scaled else 1) * q @ keys.T - fall * slope * step.double()
+    scores = scores.masked_fill(step < -future, mask)
+    low = torch.full((len(q), 1), sink, dtype=q.dtype)
+    begins = {"sink": (low, torch.ones_like(low)), "power": (low, low.exp()),
+              "none": (low - INF, 0 * low), "zero": (0 * low, low.exp())}
+    top, total, out = (state or (*begins[begin], torch.zeros(len(q), values.shape[1]).double()))[:3]
+    new = torch.maximum(top, scores.amax(-1, keepdim=True)) if running else top
+    still = new.clamp(min=-1e300)
+    shrink, weights = (top - still).exp(), (scores - still).exp()
+    total = (shrink if shrink_sum else 1) * total + weights.sum(-1, keepdim=True)
+    total = total + (low - still).exp() if every and state else total
+    out = (shrink if shrink_out else 1) * out + weights @ values
+    kept = [*((state or ())[3:]), keys, values] if keep else []
+    got = out / total
+    return (new, total, out, *kept), got.float() if single else got
 
 
-# a1.4: tiles
-
-# Length, rows, keys of a tile. At length 1 mistakes look alike, so it is not the first.
-TILES: list[tuple[int, ...]] = [(2, 1, 1), (1, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4),
-                                (12, 5, 7), (4, 9, 9), (8, 2, 4), (8, 4, 2)]
-Given = tuple[Tensor, Tensor, Tensor, float, float, float]  # q, k, v, scale, slope, sink
-
-
-def tile_sizes(draw: Draw) -> list[tuple[int, ...]]:
-    """Return (length, rows of a tile, keys of a tile)."""
-    return TILES + (draw.sizes(5, (1, 25), (1, 8), (1, 8)) if draw.secret else [])
+def whole(q: Tensor, k: Tensor, v: Tensor, rows: int, keys: int, backwards: int, scale: float,
+          slope: float, sink: float) -> Tensor:
+    """Return the outputs (L, E) by one matrix."""
+    x, z = (torch.tensor([number], dtype=torch.float64) for number in (slope, sink))
+    return attention(q[None, None], k[None, None], v[None, None], x, z, scale)[0, 0]
 
 
-def given_for(draw: Draw, length: int, large: float = 0.0) -> Given:
+def text(draw: Draw, length: int, rows: int, keys: int, backwards: int,
+         large: float = 0.0) -> tuple[Any, ...]:
     """Return inputs; `large` bounds products and sink, of either sign, and the slope."""
     q, k, v = draw.normal(length, 4), draw.normal(length, 4), draw.normal(length, 3)
-    scale = 0.25 + draw.random() / 2
     slope, sink = draw.random(), draw.gauss(0, 1)
-    if large:
-        q = q * (large / (scale * (q @ k.T).abs().max()))
-        slope, sink = slope * large, draw.uniform(-large, large)
+    if large and length % 2:  # all scores of a row are very low, and it is not empty
+        q, k, slope, sink = 0 * q - large / 2, 0 * k + 1, 0.0, -large
+    elif large:
+        q, slope, sink = q * large / (q @ k.T).abs().max(), slope * large / 9, large * sink / 4
     # Multiples of 1/64: a number times a tensor of integers is float32 in torch, and exact here.
-    return q, k, v, scale, round(64 * slope) / 64, round(64 * sink) / 64
+    slope, sink = round(64 * slope) / 64, round(64 * sink) / 64
+    return q, k, v, rows, keys, backwards, 0.5 if large else 0.25 + draw.random() / 2, slope, sink
 
 
-def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = "") -> int:
-    """Compare with one matrix; return how many keys were loaded. `what` names large inputs."""
-    (q, k, v, scale, slope, sink), length = given, len(given[0])
-    loaded = 0
-
-    def load(start: int, stop: int) -> tuple[Tensor, Tensor]:
-        nonlocal loaded
-        start, stop = int(start), int(stop)
-        if not 0 <= start < stop <= length or stop - start > keys:
-            raise Mistake(f"load({start}, {stop}): wanted at most {many(keys, 'token')} of the "
-                          f"{length} that exist, and one at least")
-        if start % keys or stop - start < keys and stop % rows and stop < length:
-            raise Mistake(f"load({start}, {stop}): tiles of keys start at multiples of {keys} and "
-                          f"have {many(keys, 'key')}; only the last one of a tile of rows may have "
-                          "fewer")
-        loaded += stop - start
-        return k[start:stop], v[start:stop]
-
-    with case(f"length {length}, tiles of {many(rows, 'row')} and {many(keys, 'key')}{what}"):
-        got = answer(q, load, rows, keys, scale, slope, sink)
-        heads = (q[None, None], k[None, None], v[None, None],
-                 torch.tensor([slope], dtype=torch.float64),
-                 torch.tensor([sink], dtype=torch.float64), scale)
-        step = torch.arange(length)[:, None] - torch.arange(length)
-        scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
-        causes = {"masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
-        if not what:
-            lasts = (torch.arange(length) // rows * rows + rows).clamp(max=length)
-            tiles = -(-lasts // keys)  # that a row's tile of rows reads
-            per_tile = {f"the sink is added with each tile of keys{also}":
-                            with_sink(scores, sink + (tiles + more).double().log()[:, None]) @ v
-                        for more, also in ((0, ", not once"), (1, ", and once more"))}
-            causes = {} if length == 1 else {
-                "the accumulator does not shrink when the maximum grows":
-                    uncorrected(scores, v, keys, sink)[None, None],
-                "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
-                    dense(*heads[:4], 2 * heads[4], scale)} | usual_causes(*heads) | per_tile
-        need_double(got, dense(*heads)[0, 0], "the output",
-                    {cause: wrong.view(length, -1) for cause, wrong in causes.items()})
-    return loaded
+TILES = ((2, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4), (12, 5, 7), (4, 9, 9), (8, 2, 4), (1, 1, 1))
+LARGER = ((1, 14), (1, 5), (1, 5))
 
 
-def tiled_right(answer: Answer, draw: Draw) -> None:
-    """The output, for tiles of many sizes."""
-    for length, rows, keys in tile_sizes(draw):
-        run_tiled(answer, given_for(draw, length), rows, keys)
+# a1.5: costs
+def costs(length: int, dim: int, tile: int, *, flop: int = 4, byte: int = 2, cut: bool = True,
+          pairs: str = "tiles", once: bool = False, values: int = 1, outputs: int = 1,
+          divided: bool = False, rest: int = 1) -> dict[str, int]:
+    """Return the three numbers in closed form; the keywords are mistakes."""
+    full, left = divmod(length, tile)
+    keys = tile * (full * (full + 1) // 2)
+    if divided:
+        keys = int(tile * (full * (full + 1) / 2))
+    scores = {"tiles": tile * keys + rest * left * length, "all": length * length,
+              "causal": length * (length + 1) // 2}[pairs]
+    keys = length if once else keys + (length if rest * left else 0)
+    return {"flops": flop * dim * scores,
+            "bytes": byte * dim * ((1 + values) * keys + (1 + outputs) * length),
+            "scores": min(tile, length if cut else tile) ** 2}
 
 
-def tiled_large(answer: Answer, draw: Draw) -> None:
-    """Scores of ten thousand need the running maximum from the first tile on."""
-    for length, rows, keys in [(2, 1, 1), (3, 2, 2), (12, 5, 7)]:
-        for _ in range(3):
-            run_tiled(answer, given_for(draw, length, 1e4), rows, keys, ", large numbers")
-    for length, rows, keys in [(3, 3, 3), (5, 2, 3)]:
-        q, k = torch.full((length, 4), -5000.0).double(), torch.ones(length, 4).double()
-        v = torch.arange(1, length + 1).double()[:, None]
-        run_tiled(answer, (q, k, v, 0.5, 0.0, -1e4), rows, keys,
-                  ", all products and the sink -10000, slope 0")
+def by_counting(length: int, dim: int, tile: int) -> dict[str, int]:
+    """Return the same, tile after tile of rows."""
+    ends = [(first, min(first + tile, length)) for first in range(0, length, tile)]
+    keys = sum(last for _, last in ends)
+    return {"flops": 4 * dim * sum((last - first) * last for first, last in ends),
+            "bytes": 4 * dim * (keys + length), "scores": min(tile, length) ** 2}
 
 
-def tiled_reads(answer: Answer, draw: Draw) -> None:
-    """Each tile of rows loads each tile of keys of its past once, and none of its future."""
-    for size in tile_sizes(draw):
-        length, rows, keys = size
-        loaded = run_tiled(answer, given_for(draw, length), rows, keys)
-        lasts = [min(first + rows, length) for first in range(0, length, rows)]
-        most = sum(min(length, -(-last // keys) * keys) for last in lasts)
-        with case(f"length {length}, tiles of {many(rows, 'row')} and {many(keys, 'key')}"):
-            if loaded > most:
-                raise Mistake(f"{loaded} keys were loaded, {most} are enough: are tiles loaded "
-                              "that lie wholly in the future, or again for each row of a tile?")
-            if loaded < sum(lasts):
-                raise Mistake(f"{many(loaded, 'key')} loaded, though all tiles of rows together "
-                              f"need {sum(lasts)}: is a tile of keys kept for the next tile of "
-                              "rows?")
+def sized(draw: Draw, length: int, features: int, tile: int) -> tuple[int, int, int]:
+    """Return the sizes."""
+    return length, features, tile
 
 
-# a1.5: repair
-
-def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
-    """Compare with one matrix: the queries are the last of the text."""
-    more = [(draw.randint(2, 12), 2) for _ in range(2)] if draw.secret else []
-    for length, rows in [(1, 1), (3, 3), (5, 2), (9, 5), *more]:
-        q, k, v = draw.normal(rows, 4, scale=2.0), draw.normal(length, 4,
-                                                               scale=2.0), draw.normal(length, 3)
-        row, column = torch.arange(length - rows, length)[:, None], torch.arange(length)
-        scores = q @ k.T / 2
-        masked = scores.masked_fill(column > row, -INF)
-        causes = {"the future is not masked": scores.softmax(-1) @ v,
-                  "the rows are counted from 0: query 0 is token L - N":
-                      scores.masked_fill(column > torch.arange(rows)[:, None],
-                                         -INF).softmax(-1) @ v}
-        for tile in tiles or (length, length + 3):
-            stuck = {"the accumulator does not shrink when the maximum grows":
-                         uncorrected(masked, v, tile)}
-            with case(f"{rows} {'query' if rows == 1 else 'queries'}, {many(length, 'key')}, "
-                      f"tiles of {tile}"):
-                need_double(answer(q, k, v, tile), masked.softmax(-1) @ v, "the output",
-                            causes | stuck if length > 1 else {})
+# a1.6: backward
+def backward(weights: Tensor, upstream: Tensor, *, centre: str = "mean", own: bool = True,
+             sign: int = -1, rest: str = "sink", divided: bool = False,
+             single: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the gradients of scores and sinks; the keywords are mistakes."""
+    total = weights.sum(-1, keepdim=True)
+    mean = (weights * upstream).sum(-1, keepdim=True)
+    if divided:
+        mean = (weights / total * upstream).sum(-1, keepdim=True) * total
+    centres = {"mean": mean, "none": 0 * mean, "sum": upstream.sum(-1, keepdim=True),
+               "one": mean / total.clamp(min=1e-300)}
+    scores = (weights if own else 1) * (upstream - centres[centre])
+    left = (1 - total).clamp(min=0)
+    sink = {"sink": left * mean, "all": mean, "unweighted": left * centres["sum"]}[rest]
+    got = scores, sign * sink[:, 0]
+    return (got[0].float(), got[1].float()) if single else got
 
 
-# a1.6: costs
-
-def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int]) -> None:
-    """Compare the three numbers."""
-    length, dim, tile = size
-    causes = {"flops": {"a multiplication and an addition count as one": wanted["flops"] // 2,
-                        "only the causal pairs are counted": 2 * dim * length * (length + 1),
-                        "tiles that lie wholly in the future are counted too":
-                            4 * dim * length * length},
-              "bytes": {"the keys and values are read once, not once for each tile of rows":
-                            8 * dim * length,
-                        "a number has one byte, not two": wanted["bytes"] // 2},
-              "scores": {"the tile is larger than the text, and not cut off": tile * tile}}
-    with case(f"length {length}, {many(dim, 'feature')}, tiles of {tile}"):
-        got = answer(*size)
-        need_keys(got, wanted)
-        for key, right in wanted.items():
-            if not isinstance(got[key], int):
-                raise Mistake(f"{key} is {describe(got[key])}, wanted an integer: divide with //")
-            need_equal(got[key], right, key, causes=causes[key])
+def by_logarithms(weights: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients by autograd, from scores that are logarithms of the weights."""
+    scores = weights.log().requires_grad_()
+    sink = (1 - weights.sum(-1)).log().requires_grad_()
+    full = torch.cat([scores, sink[:, None]], -1).softmax(-1)[:, :-1]
+    return torch.autograd.grad((full * upstream).sum(), [scores, sink])
 
 
-def costs_small(answer: Answer, draw: Draw) -> None:
-    """Against counting."""
-    more = draw.sizes(8, (1, 90), (1, 9), (1, 20)) if draw.secret else []
-    for length, dim, tile in [(1, 1, 1), (5, 1, 2), (4, 3, 2), (3, 2, 8), (23, 8, 5), *more]:
-        lasts = [(first, min(first + tile, length)) for first in range(0, length, tile)]
-        pairs = sum((last - first) * last for first, last in lasts)
-        keys = sum(last for _, last in lasts)
-        need_costs(answer, (length, dim, tile),
-                   {"flops": 4 * dim * pairs, "bytes": 4 * dim * (keys + length),
-                    "scores": min(tile, length) ** 2})
+def weighed(draw: Draw, rows: int, keys: int, masked: int,
+            shift: tuple[float, float] = (0.0, 0.0)) -> tuple[Tensor, Tensor]:
+    """Return weights, of shifted scores of key 0 and sinks, and the gradient of the loss."""
+    scores, sink = draw.normal(rows, keys), draw.normal(rows)[:, None]
+    scores[:, 0] += shift[0]
+    scores = scores.masked_fill((torch.arange(keys) > torch.arange(rows)[:, None]) & bool(masked),
+                                -INF)
+    return with_sink(scores, sink + shift[1]), draw.normal(rows, keys)
 
 
-def costs_large(answer: Answer, draw: Draw) -> None:
-    """A text at which nobody counts tiles."""
-    for length, dim, tile in [(10**12 + 7, 128, 64), (10**11, 64, 128)]:
-        length = draw.randint(10**11, 10**12) if draw.secret else length
-        whole, rest = divmod(length, tile)
-        keys = tile * (whole * whole + whole) // 2
-        need_costs(answer, (length, dim, tile),
-                   {"flops": 4 * dim * (tile * keys + rest * length),
-                    "bytes": 4 * dim * (keys + (length if rest else 0) + length),
-                    "scores": tile * tile})
+def extreme(draw: Draw, rows: int, key_0: float, sink: float) -> tuple[Tensor, Tensor]:
+    """Return weights that all lie in one key or in the sink, or add up to 1 or a little more."""
+    return weighed(draw, rows, 4, 0, (key_0, sink))
 
 
-# a1.7: backward
+def gradient(which: int, name: str, wrong: dict[str, Answer]) -> Property:
+    """Return the property that one of the two gradients is right."""
+    def look(got: Any, weights: Tensor, upstream: Tensor) -> None:
+        parts = need_items(got, 2, "a tuple of two tensors")
+        need(parts[which], backward(weights, upstream)[which], (name,), tolerance=EXACT)
 
-def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, which: int,
-              what: str) -> None:
-    """Compare one of the two gradients with autograd's."""
-    x, z = scores.clone().requires_grad_(), sink.clone().requires_grad_()
-    weights = torch.cat([x, z[:, None]], dim=-1).softmax(-1)[:, :-1]
-    wanted = torch.autograd.grad((weights * upstream).sum(), [x, z])[which]
-    weights = weights.detach()
-    rest = 1 - weights.sum(-1)
-    mean, total = (weights * upstream).sum(-1, keepdim=True), upstream.sum(-1, keepdim=True)
-    name = ("the gradient of the scores", "the gradient of the sinks")[which]
-    with case(what):
-        got = answer(weights, upstream)
-        need_items(got, 2, "a tuple of two tensors")
-        if isinstance(got[which], Tensor) and got[which].isnan().any():
-            raise Mistake(f"{name} has a NaN: is it the logarithm of the sink's weight, which may "
-                          "be 0 or rounded to less than 0, or a division by a weight that is 0?")
-        causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
-                  "the plain sum of the upstream gradient is subtracted, not its sum with the "
-                  "weights": weights * (upstream - total),
-                  "the mean is taken as if the weights added up to 1":
-                      weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
-                  "the factor of the weights is forgotten": upstream - mean}
-        signs = {"the sign is wrong": -wanted, "the sink's weight is forgotten": -mean[:, 0],
-                 "the upstream gradient is summed without the weights": -rest * total[:, 0]}
-        need_double(got[which], wanted, name, (causes, signs)[which] if scores.shape[1] > 1 else {})
+    inputs = examples(weighed, (1, 2, 0), (1, 1, 0), (4, 4, 1), (3, 6, 0),
+                      larger=((1, 6), (2, 9), (0, 1)))
+    return replace(holds(name, look, inputs, wrong=wrong), right=backward, tolerance=EXACT)
 
 
-def run_backward(answer: Answer, draw: Draw, which: int) -> None:
-    """Check one gradient: ordinary rows, masked keys, and a sum of weights that is rounded up."""
-    more = draw.sizes(4, (1, 6), (2, 9)) if draw.secret else []
-    for rows, keys in [(1, 2), (1, 1), (1, 3), (4, 4), (3, 6), *more]:
-        scores, sink, upstream = draw.normal(rows, keys), draw.normal(rows), draw.normal(rows, keys)
-        what = f"{many(rows, 'row')}, {many(keys, 'key')}"
-        gradients(answer, scores, sink, upstream, which, what)
-        masked = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None], -INF)
-        gradients(answer, masked, sink, upstream, which, f"{what}, a causal mask")
-    scores = draw.normal(400, 4)
-    over = scores[scores.softmax(-1).sum(-1) > 1][:8]
-    gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4),
-              which, f"{many(len(over), 'row')}, 4 keys, weights that add up to a little more "
-                     "than 1 by rounding")
-
-
-def backward_extreme(answer: Answer, draw: Draw) -> None:
-    """Rows with all weight in one key, or none in the sink: 1 - sum is 0 or rounds below."""
-    keys, rest = draw.normal(40, 4), draw.normal(40)
-    first = torch.tensor([1e4, 0, 0, 0], dtype=torch.float64)
-    for scores, sink, what in ((keys + first, rest, "all weight lies in key 0"),
-                               (keys, rest + 1e4, "all weight lies in the sink"),
-                               (keys, rest - 50, "the sink has no weight, to rounding")):
-        for which in (0, 1):
-            gradients(answer, scores, sink, draw.normal(40, 4), which, what)
-
-
-ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a slope and a sink",
-                        ("01",), (
+HAND = {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}
+ONE_HEAD = examples(inputs, (1, 1, 1, 2), (1, 1, 1, 3), (1, 1, 1, 5), (1, 1, 1, 1),
+                    larger=((1, 1), (1, 1), (1, 1), (1, 9)))
+HEADS = examples(inputs, (1, 2, 1, 2), (1, 1, 3, 2), (1, 2, 2, 3), (2, 2, 3, 4),
+                 larger=((1, 2), (2, 3), (2, 3), (2, 5)))
+ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a sink", ("01",), (
     CourseTask("a1.1", "by_hand", "One row by hand", 10, 1, 3, (
-        Property("the numbers of the row", 2, by_hand(
-            {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}, 1e-6,
-            rounded=5e-3)),)),
-    CourseTask("a1.2", "loops", "Attention by loops", 25, 2, 5, (
-        Property("one head equals the formula", 1, one_head),
-        Property("each query head reads its own KV head", 2, many_heads),
-        Property("no row reads a later token", 1, no_future))),
+        Property("the numbers of the row", 2, by_hand(HAND, 1e-6, rounded=5e-3), wrong={
+            "not right yet: output": lambda: HAND | {"output": 16 / 3},
+            "write a fraction, do not round": lambda: HAND | {"without": 5.33},
+            "not right yet: powers": lambda: HAND | {"powers": [8, 2, 1, 4]}}),)),
+    CourseTask("a1.2", "attend", "Heads that share, with a slope and a sink", 20, 2, 5, (
+        near("one head equals the formula", attention, ONE_HEAD, "the output", wrong=mistakes(
+            attention, {
+            "the scale is forgotten": {"scaled": lambda *args: 1.0},
+            "the sink z itself is added to the denominator, not e^z": {"weigh": bare_sink},
+            "the sink is forgotten": {"weigh": lambda scores, sink: scores.softmax(-1)},
+            "the slope is forgotten": {"slope": lambda scale: 0.0},
+            "the slope is added instead of subtracted": {"slope": lambda scale: -1.0},
+            "the slope is multiplied by the scale too": {"slope": lambda scale: scale},
+            "the distance is i - t + 1, so that the row's own token is one away": {"distance": 1},
+            "the distance is i - t - 1, one too short": {"distance": -1},
+            "the mask is applied after the softmax: masked tokens then still stand in the "
+            "denominator": {"future": 99, "weigh": late_mask},
+            "the future is not masked": {"future": 99},
+            "a row sees one token of the future": {"future": 1},
+            "the row's own token is left out": {"future": -1}})
+            | {SINGLE: lambda *args: attention(*args).float(),
+               "the values are returned as they are": lambda q, k, v, *rest: v}),
+        near("each query head reads its own KV head", attention, HEADS, "the output", points=2,
+             wrong=mistakes(attention, {
+            "query head h reads KV head h % Hk": {"kv_head": lambda head, share, kv: head % kv},
+            "query head h takes the slope of its KV head's number": {"slope_head": first_of},
+            "query head h takes the sink of its KV head's number": {"sink_head": first_of},
+            "query head h takes slope and sink of its KV head's number":
+                {"slope_head": first_of, "sink_head": first_of},
+            "the scale is divided by the number of KV heads":
+                {"scaled": lambda scale, kv, share: scale / kv},
+            "the scale is divided by the number of query heads of a KV head":
+                {"scaled": lambda scale, kv, share: scale / share}})
+            | {"only the first sequence of the batch is asked":
+                   lambda q, *rest: attention(q[:1].expand_as(q), *rest)}))),
     CourseTask("a1.3", "merge", "Two parts of one softmax", 20, 3, 5, (
-        Property("two parts give the whole", 1, merge_two),
-        Property("empty parts change nothing", 1, merge_empty),
-        Property("any order, and large scores", 1, merge_any, hidden=True))),
-    CourseTask("a1.4", "tiled", "Attention in tiles", 40, 4, 5, (
-        Property("the output equals one matrix", 2, tiled_right),
-        Property("scores of ten thousand do no harm", 1, tiled_large),
-        Property("only tiles of the past are loaded", 1, tiled_reads, hidden=True))),
-    CourseTask("a1.5", "repaired", "Two bugs to repair", 15, 2, 4, (
-        Property("one tile for all keys", 1, partial(repaired, tiles=None)),
-        Property("one key in each tile", 1, partial(repaired, tiles=(1,))))),
-    CourseTask("a1.6", "costs", "What tiles cost, without counting", 20, 3, 3, (
-        Property("equal to counting", 1, costs_small),
-        Property("right for a trillion tokens", 1, costs_large, hidden=True))),
-    CourseTask("a1.7", "backward", "The softmax backwards", 20, 4, 4, (
-        Property("the gradient of the scores", 1, partial(run_backward, which=0)),
-        Property("the gradient of the sinks", 1, partial(run_backward, which=1)),
-        Property("all of the weight in one place", 1, backward_extreme, hidden=True))),
+        near("two parts give the whole", merge, examples(
+            parts, (1, 1, 1), (2, 1, 3), (2, 4, 2), larger=((1, 2), (1, 6), (1, 6))),
+            "the maximum", "the sum", "the accumulator", wrong=mistakes(merge, {
+            "the two factors are swapped": {"swap": True},
+            "powers of 2 are taken instead of e": {"power": torch.exp2},
+            "the accumulators are only added": {"outs": False},
+            "the sums are only added": {"sums": False},
+            "sums and accumulators are only added": {"sums": False, "outs": False},
+            "the smaller maximum is taken": {"top": torch.minimum},
+            "no maximum is taken, but 0": {"top": lambda one, two: 0 * one.clamp(min=-1.0)},
+            SINGLE: {"single": True}})),
+        near("empty parts change nothing", merge, examples(
+            parts, (1, 2, 0), (1, 0, 2), (2, 0, 0), (3, 2, 2), larger=((3, 5), (0, 3), (0, 3))),
+            "the maximum", "the sum", "the accumulator", wrong=mistakes(merge, {
+            "an empty row beside an empty row gives -inf - (-inf), which is NaN":
+                {"safe": False}})),
+        near("very low scores are not empty", merge, examples(
+            far_parts, (1, 2, 2, -900), (2, 2, 3, 9000), (2, 3, 2, -900_000), (2, 2, 2, -30_000),
+            larger=((1, 2), (1, 4), (1, 4), (-900_000, 9000))), "the maximum", "the sum",
+            "the accumulator", hidden=True, wrong=mistakes(merge, {
+            "a part whose maximum is below -100000 is taken to be empty": {"low": -1e5},
+            "the maximum is not let below -10000 in the powers": {"clamp": -1e4}})))),
+    CourseTask("a1.4", "fold", "Tiles that pass by", 35, 4, 5, (
+        near("the output equals one matrix", whole, examples(
+            partial(text, backwards=0), *TILES, larger=LARGER),
+             "the output", points=2, wrong=mistakes(fold, {
+            "the accumulator does not shrink when the maximum grows": {"shrink_out": False},
+            "the sum does not shrink when the maximum grows": {"shrink_sum": False},
+            "neither the sum nor the accumulator shrinks when the maximum grows":
+                {"shrink_sum": False, "shrink_out": False},
+            "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
+                {"begin": "power"},
+            "the sink is forgotten in the tiles": {"begin": "none"},
+            "the sink is added with each tile of keys, not once": {"every": True},
+            "the tile of rows is taken to start at row 0": {"rows_from": 0},
+            "the tile of keys is taken to start at token 0": {"keys_from": 0},
+            "the scores are not scaled": {"scaled": False},
+            "no slope is subtracted": {"fall": 0.0},
+            "the slope is added": {"fall": -1.0},
+            "no token of the future is masked": {"future": 99},
+            "each row sees one token of the future": {"future": 1},
+            "the row's own token is masked": {"future": -1},
+            "what has passed is not kept": {"keep": True},
+            SINGLE: {"single": True}})),
+        near("scores of ten thousand do no harm", whole, examples(
+            partial(text, backwards=0, large=1e4), *TILES[:5], larger=LARGER),
+            "the output", wrong=mistakes(fold, {
+            "masked scores are -10000 instead of minus infinity": {"mask": -1e4},
+            "exp is taken without the maximum subtracted": {"running": False, "begin": "zero"}})),
+        near("the tiles may come in any order", whole, examples(
+            text, *((*size, 1) for size in TILES), larger=(*LARGER, (0, 1))), "the output",
+            hidden=True, wrong={
+            "the row's own tile is taken to be the last one":
+                lambda state, q, first, keys, values, start, *numbers: fold(
+                    state if start else None, q, first, keys, values, start, *numbers)})),
+        drive=passing),
+    CourseTask("a1.5", "costs", "What tiles cost, without counting", 20, 3, 3, (
+        replace(equals("equal to counting", by_counting, examples(
+            sized, (1, 1, 1), (5, 1, 2), (4, 3, 2), (3, 2, 8), (23, 8, 5),
+            larger=((1, 90), (1, 9), (1, 20))), wrong=mistakes(costs, {
+            "a multiplication and an addition count as one": {"flop": 2},
+            "only the causal pairs are counted": {"pairs": "causal"},
+            "tiles that lie wholly in the future are counted too": {"pairs": "all"},
+            "the keys and values are read once, not once for each tile of rows": {"once": True},
+            "the keys are read, and the values are forgotten": {"values": 0},
+            "the outputs are not written": {"outputs": 0},
+            "the last tile, which is not whole, is forgotten": {"rest": 0},
+            "a number has one byte, not two": {"byte": 1},
+            "the tile is larger than the text, and not cut off": {"cut": False}})), right=costs),
+        equals("right for a trillion tokens", costs, examples(
+            sized, (10**12 + 7, 128, 64), (10**11, 64, 128),
+            larger=((10**11, 10**12), (64, 128), (48, 130))), hidden=True, wrong=mistakes(costs, {
+            "a float is computed on the way: divide with //": {"divided": True}})))),
+    CourseTask("a1.6", "backward", "The softmax backwards", 20, 4, 4, (
+        gradient(0, "the gradient of the scores", mistakes(backward, {
+            "the mean of the upstream gradient is not subtracted": {"centre": "none"},
+            "the plain sum of the upstream gradient is subtracted, not its sum with the weights":
+                {"centre": "sum"},
+            "the mean is taken as if the weights added up to 1": {"centre": "one"},
+            "the factor of the weights is forgotten": {"own": False},
+            SINGLE: {"single": True}})),
+        gradient(1, "the gradient of the sinks", mistakes(backward, {
+            "the sign of the sink is wrong": {"sign": 1},
+            "the sink's weight is forgotten": {"rest": "all"},
+            "the upstream gradient is summed without the weights": {"rest": "unweighted"}})),
+        near("all of the weight in one place", backward, examples(
+            extreme, (9, 1e4, 0.0), (9, 0.0, 1e4), (40, 0.0, -60.0)), "the gradient of the scores",
+            "the gradient of the sinks", hidden=True, wrong={
+            "the logarithm of a weight is taken, which may be 0": by_logarithms}
+            | mistakes(backward, {"a sum of weights that may be 0 is divided by":
+                                  {"divided": True}})))),
 ))

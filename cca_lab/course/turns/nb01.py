@@ -149,7 +149,7 @@ def steps(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 # 01.10 and 01.13: tiles
-def in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int = 16, keys: int = 32, *,
+def in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int, keys: int, *,
              corrected: bool = True, masked: bool = True, divided: bool = True,
              start: float = -math.inf,
              end: Callable[[int, int], int] = lambda first, rows: first + rows) -> Tensor:
@@ -222,18 +222,19 @@ class Largest(TorchDispatchMode):
 
 
 # 01.13: the kernel; rows, keys and features of a tile all differ
-def for_kernel(draw: Draw, rows: int, features: int) -> tuple[Any, ...]:
-    """Return inputs in float32."""
-    q, k, v = (draw.normal(rows, features, dtype=torch.float32) for _ in "qkv")
-    k[rows // 2] *= 3
-    return q, k, v, 0.3
+def for_kernel(draw: Draw, words: int, features: int, tile_rows: int,
+               tile_keys: int) -> tuple[Any, ...]:
+    """Return inputs in float32, and the sizes of a tile."""
+    q, k, v = (draw.normal(words, features, dtype=torch.float32) for _ in "qkv")
+    k[words // 2] *= 3
+    return q, k, v, 0.3, tile_rows, tile_keys
 
 
-def late_nan(draw: Draw, rows: int) -> tuple[Any, ...]:
+def late_nan(draw: Draw, words: int) -> tuple[Any, ...]:
     """Return inputs whose keys and values are NaN from row 32 on."""
-    q, k, v, scale = for_kernel(draw, rows, 64)
+    q, k, v, *rest = for_kernel(draw, words, 64, 16, 32)
     k[32:], v[32:] = math.nan, math.nan
-    return q, k, v, scale
+    return q, k, v, *rest
 
 
 def early_rows(got: Any, *args: Any) -> None:
@@ -298,12 +299,13 @@ TURNS: tuple[CourseTask, ...] = (
             | {"as many as all scores": matrix(hidden)}))),
     CourseTask("01.13", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
         equals("equal to the rows, in float32", by_rows,
-               examples(for_kernel, (21, 16), (32, 64), (70, 64), (1, 32)), "the output",
+               examples(for_kernel, (21, 16, 16, 32), (70, 64, 32, 16), (32, 64, 16, 32),
+                                    (1, 32, 32, 16)), "the output",
                why=SEES_ITSELF, wrong=TILES | {
             "exp is taken of scores that were multiplied by log2(e): take exp2":
-                lambda q, k, v, scale: by_rows(q, k, v, scale * math.log2(math.e)),
+                lambda q, k, v, scale, *tile: by_rows(q, k, v, scale * math.log2(math.e)),
             "exp2 is taken of scores that were not multiplied by log2(e)":
-                lambda q, k, v, scale: by_rows(q, k, v, scale * math.log(2))}),
+                lambda q, k, v, scale, *tile: by_rows(q, k, v, scale * math.log(2))}),
         holds("early rows do not touch later tiles", early_rows, examples(late_nan, 48),
               wrong=mistakes(in_tiles, {
             "the loop over key tiles does not end where the program's last row ends, at first + "

@@ -127,54 +127,43 @@ def apart(query: Tensor, cores: Pair, raw: Pair, scale: float, half: float = 1.0
 
 
 def by_rows(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, scale: float, *,
-            count: Answer = lambda i, g, s: row_reads(i, g, s)[0],
-            raw: Callable[[int, int, int], slice] = lambda i, first, s: slice(first, i + 1),
-            make: Answer = pooled, join: Answer = joined) -> Tensor:
+            reads: Answer = row_reads, make: Answer = pooled, join: Answer = joined,
+            own: int = 1) -> Tensor:
     """Return CCA-Attention of one head, (L, D), row by row.
 
-    Each keyword is one decision, to be taken wrongly: how many cores a row reads, which raw tokens,
-    how a core is made, and how a row joins both.
+    Each keyword is one decision, to be taken wrongly: what a row reads, how a core is made, how a
+    row joins both, and where its raw tokens end.
     """
     cores = [make(*(x[p : p + group] for x in (q, k, v)), scale)
              for p in range(0, len(k) // group * group, group)]
     rows = []
     for i in range(len(k)):
-        near = raw(i, row_reads(i, group, window)[1], window)
-        seen = cores[: count(i, group, window)]
+        count, first = reads(i, group, window)
+        seen, near = cores[:count], slice(first, max(i + own, 1))
         sides = tuple(torch.stack([core[side] for core in seen]) if seen else k[:0]
                       for side in (0, 1))
         rows.append(join(q[i], sides, (k[near], v[near]), scale))
     return torch.stack(rows)
 
 
-LOOPS = mistakes(by_rows, {
+OTHER_READS = READS | {
+    "every row reads the cores of all groups, those of the future too":
+        lambda i, g, s: (10**6, row_reads(i, g, s)[1]),
+    "a row reads every core that is complete: what is inside its window it reads twice":
+        lambda i, g, s: ((i + 1) // g, row_reads(i, g, s)[1]),
+    "no row reads a core: this is the window alone": lambda i, g, s: (0, row_reads(i, g, s)[1])}
+LOOPS = ({said: partial(by_rows, make=wrong) for said, wrong in CORES.items()}
+         | {said: partial(by_rows, reads=wrong) for said, wrong in OTHER_READS.items()}
+         | mistakes(by_rows, {
     "cores and raw tokens have a softmax each, and the results are added: put all keys in one":
         {"join": apart},
     "cores and raw tokens have a softmax each, and the mean is taken: put all keys in one":
         {"join": partial(apart, half=0.5)},
-    "every row reads the cores of all groups, those of the future too":
-        {"count": lambda i, g, s: 10**6},
-    "a row reads every core that is complete: what is inside its window it reads twice":
-        {"count": lambda i, g, s: (i + 1) // g},
-    "no row reads a core: this is the window alone": {"count": lambda i, g, s: 0},
     "a row does not read its own token: a slice ends before its second number, so take i + 1":
-        {"raw": lambda i, first, s: slice(min(first, i), max(i, 1))},
-    "a row reads all its past raw, and the cores on top: the older tokens are read twice":
-        {"raw": lambda i, first, s: slice(0, i + 1)},
-    "only the `window` nearest tokens are raw; those between them and the last core are lost":
-        {"raw": lambda i, first, s: slice(max(0, i + 1 - s), i + 1)},
-    "the raw tokens begin one early: the last token of the last core is read twice (this is the k "
-    "of Eq. 4 as printed)": {"raw": lambda i, first, s: slice(max(0, first - 1), i + 1)},
-    "the first query of a group judges; it is the last one":
-        {"make": lambda q, k, v, c: pooled(q[:1], k, v, c)},
-    "the scale is missing in the cores: the judge's scores have it too":
-        {"make": lambda q, k, v, c: pooled(q, k, v, 1.0)},
+        {"own": 0},
     "the judge's scores are scaled twice": {"make": lambda q, k, v, c: pooled(q, k, v, c * c)},
     "the scale is missing in the rows; it belongs to every score":
-        {"join": lambda query, cores, raw, c: joined(query, cores, raw, 1.0)},
-    "the core keys stand in the place of the core values":
-        {"join": lambda query, cores, raw, c: joined(query, (cores[0], cores[0]), raw, c)},
-})
+        {"join": lambda query, cores, raw, c: joined(query, cores, raw, 1.0)}}))
 
 
 def head(draw: Draw, tokens: int, group: int, window: int) -> tuple[Any, ...]:
@@ -226,35 +215,25 @@ def changed(change: Callable[..., Any], *args: Any) -> tuple[Tensor, ...]:
     return change(keys, values, table, len(keys) - len(args[1]))
 
 
-COLUMNS: dict[str, Answer] = {
-    "the first query of a group judges; it is the last one of each group":
-        partial(columns_of, make=lambda q, k, v, c: pooled(q[:1], k, v, c)),
-    "the judge's scores have no scale":
-        partial(columns_of, make=lambda q, k, v, c: pooled(q, k, v, 1.0)),
-    "each core is the mean of its group":
-        partial(columns_of, make=lambda q, k, v, c: (k.mean(0), v.mean(0))),
-    "the softmax runs over the groups; it runs over the members of a group, dim=1": over_groups,
+COLUMNS: dict[str, Answer] = (
+    {said: partial(columns_of, make=wrong) for said, wrong in CORES.items()}
+    | {said: partial(columns_of, reads=wrong) for said, wrong in READS.items()}
+    | mistakes(columns_of, {
     "every complete group becomes a column; only those do that the last row reads as a core":
-        partial(columns_of, every=True),
+        {"every": True},
+    "the raw tokens are counted as tokens; as columns they stand behind the cores, so add C":
+        {"behind": False},
+    "the interval of a row ends before its own token: an end is one past the last, so i + 1":
+        {"own": 0}}) | {
+    "the softmax runs over the groups; it runs over the members of a group, dim=1": over_groups,
     "the raw tokens stand first; the cores do": partial(
         changed, lambda keys, values, table, count: (
             keys.roll(-count, 0), values.roll(-count, 0), table)),
-    "the raw tokens are counted as tokens; as columns they stand behind the cores, so add C":
-        partial(columns_of, behind=False),
-    "the interval of a row ends before its own token: an end is one past the last, so i + 1":
-        partial(columns_of, own=0),
-    "n(i) comes from row - window; row i has i + 1 tokens up to its own: take row + 1 - window":
-        partial(columns_of, reads=next(iter(READS.values()))),
-    "the table has negative entries: clamp n(i) at 0":
-        partial(columns_of, reads=counts(lambda i, g, s: (i + 1 - s) // g)),
-    "the raw tokens start with the window; they start where the last core ends":
-        partial(columns_of, reads=starts(lambda i, g, s, n: max(0, i + 1 - s))),
     "every row has the cores of the last one": partial(
         changed, lambda keys, values, table, count: (keys, values, torch.stack(
             [table[-1:, 0].expand(len(table), 2), table[:, 1]], 1))),
     "the raw tokens' interval comes first; the first interval is that of the cores": partial(
-        changed, lambda keys, values, table, count: (keys, values, table.flip(1))),
-}
+        changed, lambda keys, values, table, count: (keys, values, table.flip(1)))})
 
 
 class Called(TorchFunctionMode):
@@ -290,7 +269,8 @@ def seen_by(table: Tensor, columns: int) -> Tensor:
     return ((column >= table[..., :1]) & (column < table[..., 1:])).any(1)
 
 
-def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
+          *tile: int) -> Tensor:
     """Return attention over a table; what a row does not read is not touched."""
     wide = [x.double() for x in (q, keys, values)]
     rows = [attended(query, wide[1][seen], wide[2][seen], scale)
@@ -303,7 +283,8 @@ def masked(seen_of: Callable[..., Tensor] = lambda column, starts, ends: (
            weights_of: Callable[[Tensor, Tensor], Tensor] = lambda scores, seen:
                scores.masked_fill(~seen, -math.inf).softmax(1)) -> Answer:
     """Return attention as one matrix, with another mask or other weights."""
-    def dense(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:
+    def dense(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
+              *tile: int) -> Tensor:
         q, keys, values = (x.double() for x in (q, keys, values))
         seen = seen_of(torch.arange(len(keys)), table[..., :1], table[..., 1:])
         return weights_of(scale * q @ keys.T, seen) @ values
@@ -381,16 +362,26 @@ def both(one: Examples, other: Examples) -> Examples:
     return lambda draw: [*one(draw), *other(draw)]
 
 
+def in_sizes(inputs: Examples, *sizes: tuple[int, int]) -> Examples:
+    """Return the examples, each with the rows and columns of a tile, which differ."""
+    def made(draw: Draw) -> Any:
+        for number, (what, args) in enumerate(inputs(draw)):
+            rows, columns = sizes[number % len(sizes)]
+            yield f"{what}, tiles of {rows} x {columns}", (*args, rows, columns)
+
+    return made
+
+
 TABLES = both(examples(by_cca, (12, 2, 2), (23, 3, 4), (14, 2, 10)),
               examples(by_table, (7, 1), (20, 2), (22, 3)))
 
 
 # 03.11: the inner loop of the blocked form
-def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, *,
-              rows: int = 8, columns: int = 4, after: bool = True, before: bool = True,
-              old_sum: bool = True, old_out: bool = True, reset: bool = False, safe: bool = True,
-              running: bool = True, hidden: float = -math.inf, begin: int | None = None,
-              cut: bool = True, base: float = math.e) -> Tensor:
+def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, rows: int,
+              columns: int, *, after: bool = True, before: bool = True, old_sum: bool = True,
+              old_out: bool = True, reset: bool = False, safe: bool = True, running: bool = True,
+              hidden: float = -math.inf, begin: int | None = None, cut: bool = True,
+              base: float = math.e) -> Tensor:
     """Return attention over a table, block of rows by block, tile of columns by tile.
 
     The keywords are mistakes: a comparison of the mask is left out, an old sum is not corrected,
@@ -421,25 +412,21 @@ def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: flo
     return torch.cat(blocks)
 
 
-def blocked(**tiles: Any) -> dict[str, Answer]:
-    """Return what is wrong with the inner loop, for tiles of a size."""
-    return mistakes(in_blocks, {said: tiles | wrong for said, wrong in {
-        "nothing is hidden inside a tile: the rows of a block read different columns":
-            {"after": False, "before": False},
-        "only the ends are compared: a row also reads what only an earlier row may still read":
-            {"after": False},
-        "only the starts are compared: a row also reads what only a later row may read":
-            {"before": False},
-        "the old terms are not corrected when the maximum grows":
-            {"old_sum": False, "old_out": False},
-        "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
-        "the old sum is not corrected when the maximum grows": {"old_sum": False},
-        "each tile forgets those before it": {"reset": True},
-        "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
-        "something finite there": {"safe": False},
-    }.items()}) | {
-        "the scale is forgotten":
-            lambda q, k, v, table, scale: in_blocks(q, k, v, table, 1.0, **tiles)}
+BLOCKED = mistakes(in_blocks, {
+    "nothing is hidden inside a tile: the rows of a block read different columns":
+        {"after": False, "before": False},
+    "only the ends are compared: a row also reads what only an earlier row may still read":
+        {"after": False},
+    "only the starts are compared: a row also reads what only a later row may read":
+        {"before": False},
+    "the old terms are not corrected when the maximum grows": {"old_sum": False, "old_out": False},
+    "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
+    "the old sum is not corrected when the maximum grows": {"old_sum": False},
+    "each tile forgets those before it": {"reset": True},
+    "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
+    "something finite there": {"safe": False},
+}) | {"the scale is forgotten":
+     lambda q, k, v, table, scale, *tile: in_blocks(q, k, v, table, 1.0, *tile)}
 
 
 def large(draw: Draw, scores: float) -> tuple[Any, ...]:
@@ -501,13 +488,13 @@ def unread(draw: Draw, first_row: int, intervals: int, behind: int) -> tuple[Any
     return q, keys, values, table, scale
 
 
-KERNEL = blocked(rows=16, columns=32) | {
+KERNEL = BLOCKED | {
     "exp2 gets scores for e: 2^x = e^(x ln 2), so the scale needs the factor log2(e)":
-        lambda q, k, v, table, scale: masked()(q, k, v, table, scale * math.log(2)),
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table, scale * math.log(2)),
     "exp gets scores for exp2, which were multiplied by log2(e): take exp2":
-        lambda q, k, v, table, scale: masked()(q, k, v, table, scale / math.log(2)),
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table, scale / math.log(2)),
     "only the last interval is read, the raw tokens: the loop over the intervals is missing":
-        lambda q, k, v, table, scale: masked()(q, k, v, table[:, -1:], scale),
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table[:, -1:], scale),
     "every row reads all columns up to its own, as in the causal kernel":
         masked(lambda column, a, b: column < b[:, -1]),
 }
@@ -537,8 +524,10 @@ TURNS: tuple[CourseTask, ...] = (
                why="does a row hide every column? A column is read if it lies in the one interval "
                "OR in the other"),)),
     CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 12, 3, 5, (
-        equals("equal to one matrix", right, TABLES, "the output", wrong=blocked()),
-        equals("large scores do no harm", right, examples(large, (3000.0,), (-1e11,)), "the output",
+        equals("equal to one matrix", right, in_sizes(TABLES, (8, 4), (5, 3)), "the output",
+               wrong=BLOCKED),
+        equals("large scores do no harm", right,
+               in_sizes(examples(large, (3000.0,), (-1e11,)), (8, 4)), "the output",
                wrong={"no maximum is subtracted, and e^score overflows, or all powers are 0: "
                       "subtract the largest score so far before each exp":
                       partial(in_blocks, running=False),
@@ -566,17 +555,17 @@ TURNS: tuple[CourseTask, ...] = (
             "tl.load of keys and values a mask, and other=0.0": partial(by_programs, loads=False)})
     ), drive=in_bounds),
     CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 15, 4, 5, (
-        equals("equal to one matrix", right, both(
+        equals("equal to one matrix", right, in_sizes(both(
             examples(lambda draw, tokens, group, window: for_kernel(
                 draw, table_of(tokens, group, window)), (40, 3, 5), (70, 4, 24)),
             examples(lambda draw, rows, intervals: for_kernel(
-                draw, some_table(rows, intervals)), (20, 1), (37, 2), (50, 3))),
-               "the output", wrong=KERNEL),
-        equals("loads only what a row reads", right, examples(unread, (0, 1, 9), (40, 2, 0)),
-               "the output", wrong={
+                draw, some_table(rows, intervals)), (20, 1), (37, 2), (50, 3))), (16, 32),
+               (32, 16)), "the output", wrong=KERNEL),
+        equals("loads only what a row reads", right,
+               in_sizes(examples(unread, (0, 1, 9), (40, 2, 0)), (16, 32)), "the output", wrong={
             "the loop over the tiles begins at column 0, so that columns are loaded that no row "
-            "reads; begin at the smallest start": partial(in_blocks, rows=16, columns=32, begin=0),
+            "reads; begin at the smallest start": partial(in_blocks, begin=0),
             "what lies behind the last column of an interval is loaded, and a weight of 0 times "
             "NaN is NaN: give the tl.load of keys and values a mask, and other=0.0":
-                partial(in_blocks, rows=16, columns=32, cut=False)})), drive=in_bounds),
+                partial(in_blocks, cut=False)})), drive=in_bounds),
 )

@@ -1,6 +1,6 @@
 """What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 from cca_lab.course.compare import describe
 from cca_lab.course.exercise import equals, examples, holds, mistakes
 from cca_lab.course.tasks import CourseTask, Draw, Mistake
-from cca_lab.theory.base_two import softmax
+from cca_lab.theory import base_two
 
 # 12.2: layers until a token is inside a row
 Reach = list[list[bool]]
@@ -114,50 +114,54 @@ def reads_future(attend: Attend, text: Tensor, other: Tensor, *,
                for t in places(len(text)))
 
 
-# 12.6: a change of values that one row sees and another does not
+# 12.6: a change of values that one attention sees and another does not
 Row = list[Fraction]
-Change = Sequence[int]
 
 
-def moved(row: Row, change: Change) -> Fraction:
-    """Return how far a weighted sum of values moves with them."""
+def moved(row: Row, change: Any) -> Fraction:
+    """Return by how much an output moves."""
     return sum((weight * by for weight, by in zip(row, change, strict=True)), Fraction(0))
 
 
 def unseen_change(kept: Row, full: Row, *, values: Iterable[int] = range(-2, 3),
-                  fits: Callable[[Fraction, Fraction], bool] = lambda kept, full: kept == 0 != full,
-                  size: Callable[[Change], int] = lambda change: sum(map(abs, change)),
-                  ) -> Change | None:
-    """Search all changes of values for a small one that moves the second sum only."""
+                  still: bool = True, moves: bool = True,
+                  smallest: bool = True) -> tuple[int, ...] | None:
+    """Return the smallest change that only the second row sees; the keywords are mistakes."""
     found = [change for change in product(values, repeat=len(full))
-             if fits(moved(kept, change), moved(full, change))]
-    return min(found, key=size, default=None)
+             if (moved(kept, change) == 0 or not still) and (moved(full, change) != 0 or not moves)]
+    return min(found, key=lambda change: sum(map(abs, change)) * smallest, default=None)
 
 
-def unseen(got: Any, kept: Row, full: Row) -> None:
-    """Raise a `Mistake` unless a change is one of the smallest, or there is none."""
-    wanted = unseen_change(kept, full)
-    if got is None and wanted is None:
-        return
+def two_rows(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield rows with and without such a change, of two to four tokens."""
+    half, third = Fraction(1, 2), Fraction(1, 3)
+    rows = [([half, half], [third, 1 - third]), ([half, half], [half, half])]
+    for length in (2, 3, 4) * 2:
+        kept, full = (base_two.softmax([draw.randint(0, 2) for _ in range(length)]) for _ in "kf")
+        rows.append((kept, full))
+    for kept, full in rows:
+        yield f"weights {', '.join(map(str, kept))} and {', '.join(map(str, full))}", (kept, full)
+
+
+def look(got: Any, kept: Row, full: Row) -> None:
+    """Look at a change: whole numbers, unseen by the first row only, and none is smaller."""
+    least = unseen_change(kept, full)
     if got is None:
-        raise Mistake("the search found nothing, and there is such a change")
+        if least is not None:
+            raise Mistake("the search found nothing; there is one: does it try negative numbers?")
+        return
     if (not isinstance(got, (list, tuple)) or len(got) != len(full)
             or not all(isinstance(by, int) and abs(by) <= 2 for by in got)):
         raise Mistake(f"the result is {describe(got)}, wanted a whole number from -2 to 2 for each "
                       "token, or None")
-    for row, name in ((kept, "first"), (full, "second")):
-        if (moved(row, got) != 0) != (row is full):
-            raise Mistake(f"{list(got)} moves the {name} output by {moved(row, got)}")
-    if wanted is None or sum(map(abs, got)) > sum(map(abs, wanted)):
-        raise Mistake(f"{list(got)} is not the smallest change")
-
-
-def weights(draw: Draw, tokens: int) -> tuple[Row, Row]:
-    """Return two rows of weights: halves and thirds for two tokens, else drawn."""
-    if tokens == 2:
-        return [Fraction(1, 2)] * 2, [Fraction(1, 3), Fraction(2, 3)]
-    return (softmax([draw.randint(0, 1) for _ in range(tokens)]),
-            softmax([draw.randint(0, 2) for _ in range(tokens)]))
+    if moved(kept, got) != 0:
+        raise Mistake(f"{list(got)} moves the first output too, by {moved(kept, got)}")
+    if moved(full, got) == 0:
+        raise Mistake(f"{list(got)} moves neither output: the second has to move")
+    size, right = (sum(map(abs, change)) for change in (got, least or ()))
+    if size != right:
+        raise Mistake(f"{list(got)} has the size {size}; there is one of {right}: try small "
+                      "changes first")
 
 
 TURNS: tuple[CourseTask, ...] = (
@@ -183,15 +187,14 @@ TURNS: tuple[CourseTask, ...] = (
             "the edit is tiny; a choice that later tokens make shows in a large one only":
                 {"edit": lambda text, other, t: text + 1e-6 * (
                     torch.arange(len(text)) == t)[:, None]}})),)),
-    CourseTask("12.6", "unseen_change", "A change that one of two rows does not see", 8, 3, 5, (
-        holds("the smallest one, or none", unseen, examples(weights, 2, 3, 3, 4, 4),
-              wrong=mistakes(unseen_change, {
-            "values are only raised; the sum of changes with both signs can be 0":
-                {"values": range(3)},
-            "the second sum may stand still, too: it has to move":
-                {"fits": lambda kept, full: kept == 0},
-            "the first sum may move: it has to stand still":
-                {"fits": lambda kept, full: full != 0},
-            "the first change that is found is taken, not the smallest":
-                {"size": lambda change: 0}})),)),
+    CourseTask("12.6", "unseen_change", "A change that one row sees and another does not",
+               8, 3, 5, (
+        holds("the smallest one, or none", look, two_rows, wrong={
+            "the search found nothing; there is one": lambda kept, full: None,
+            "wanted a whole number from -2 to 2": lambda kept, full: [0.5] * len(full)} | mistakes(
+                unseen_change, {
+            "does it try negative numbers": {"values": range(3)},
+            "moves neither output": {"moves": False},
+            "moves the first output too": {"still": False},
+            "try small changes first": {"smallest": False}})),)),
 )

@@ -114,7 +114,10 @@ class StateLayer(CacheLayerMixin):
         self.states: list[State] = [self.new_state()]
         self.columns = 0  # tokens seen, padding included
         self.batch: int | None = None  # number of rows, None before the first chunk
+        self.dtype: torch.dtype | None = None  # of the first chunk, and so of what is stored
         self.expected = False  # True while a swapped layer passes its chunk
+        self.reading = False  # True while the states change; it stays so where that is interrupted
+        self.ids: Tensor | None = None  # (B, tokens read) where they were given as ids
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate nothing: the states grow with the text."""
@@ -126,7 +129,7 @@ class StateLayer(CacheLayerMixin):
         if not self.expected:
             raise ValueError("past_key_values: the model's attention does not read this cache; "
                              "call swap_attention(model, ...) before generating with it")
-        self.is_initialized, self.expected = True, False
+        self.is_initialized = True
         return key_states, value_states
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -150,18 +153,25 @@ class StateLayer(CacheLayerMixin):
         batch, chunk = key.shape[0], key.shape[2]
         if self.batch not in (None, batch):
             raise ValueError(f"past_key_values: holds {self.batch} row(s), got {batch}; make a new "
-                             "cache for another batch, or reset() this one")
-        self.batch = batch
-        padding = self._padding(mask, batch, chunk)
-        self.columns += chunk
-        if len(self.states) == 1 and min(padding) == max(padding):
-            return _step(self.states[0], query, key, value, rotation, scale, slice(None),
-                         padding[0])
-        if len(self.states) == 1:  # it is still empty, because padding comes before all tokens
+                             "cache for another batch, reset() this one, or for beams and several "
+                             "continuations repeat its rows with batch_repeat_interleave(n)")
+        padding, dtype = self._padding(mask, batch, chunk), query.dtype
+        self.batch, self.dtype = batch, self.dtype or key.dtype
+        self.expected, self.reading = False, True
+        # another where autocast is around a part of the text only
+        query, key, value = (x.to(self.dtype) for x in (query, key, value))
+        if len(self.states) == 1 and min(padding) != max(padding):
+            # it is still empty, because padding comes before all tokens
             self.states = [self.new_state() for _ in range(batch)]
-        parts = [_step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
-                 for row, (state, pad) in enumerate(zip(self.states, padding, strict=True))]
-        return torch.cat(parts)
+        if len(self.states) == 1:
+            output = _step(self.states[0], query, key, value, rotation, scale, slice(None),
+                           padding[0])
+        else:
+            output = torch.cat([
+                _step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
+                for row, (state, pad) in enumerate(zip(self.states, padding, strict=True))])
+        self.columns, self.reading = self.columns + chunk, False
+        return output.to(dtype)
 
     def _padding(self, mask: Tensor | None, batch: int, chunk: int) -> list[int]:
         """Return how many padding columns are at the start of each row of the chunk."""
@@ -192,6 +202,7 @@ class StateLayer(CacheLayerMixin):
             raise ValueError(f"rows: got {rows.tolist()}, wanted one or more of 0 to "
                              f"{self.batch - 1}, the rows of the cache")
         self.batch = len(rows)
+        self.ids = None if self.ids is None else self.ids[rows.to(self.ids.device)]
         if len(self.states) == 1:
             self.states = [self.states[0].select(rows)]
         else:
@@ -209,7 +220,7 @@ class StateLayer(CacheLayerMixin):
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row."""
         check_integers(1, repeats=repeats)
-        self.select(torch.arange(self.batch or 0).repeat_interleave(repeats))
+        self.select(torch.arange(self.batch or 0, device="cpu").repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
         """Raise ValueError: tokens that were pooled or dropped cannot be restored."""
@@ -248,7 +259,8 @@ def _step(state: State, query: Tensor, key: Tensor, value: Tensor, rotation: Rot
 class MechanismCache(Cache, Generic[M]):
     """The past of a model that attends with a mechanism, for `generate(past_key_values=...)`.
 
-    One object is for one text (or batch of texts): make a new one, or call `reset()`, for the next.
+    One object is for one text (or batch of texts) and one model: make a new one, or call `reset()`,
+    for the next. A `copy.deepcopy` of one that has read a prompt reads another continuation.
 
     Args:
         model: a model after `swap_attention`, or its config.
@@ -273,18 +285,74 @@ class MechanismCache(Cache, Generic[M]):
                              f"{self.mechanism.name!r} for a {type(self).__name__}; call "
                              f"swap_attention(model, {self.mechanism.name!r}) first")
         self.attention, self.config = attention, config
+        self.reader: int | None = None  # id of the config of the model that has read the text
         super().__init__(layers=[StateLayer(partial(type(self).state, attention.at_layer(layer)))
                                  for layer in range(config.num_hidden_layers)])
 
-    def check_config(self, config: PreTrainedConfig) -> None:
-        """Raise ValueError for the config of a model of other sizes than this cache was made for.
+    def check_forward(self, config: PreTrainedConfig) -> None:
+        """Raise ValueError unless a model of this config can go on where the cache is.
 
-        A model's own config, and a copy of it, have the same sizes.
+        It must have the sizes that the cache was made for; a cache that has read a text goes on in
+        the model that read it, and only if that forward was finished in every layer.
         """
         if config is not self.config and \
                 CacheSizes.of(config) != (made_for := CacheSizes.of(self.config)):
             raise ValueError(f"past_key_values: the cache was made for {made_for}, the model has "
                              f"{CacheSizes.of(config)}; make a new cache for it")
+        if self.attention != (mechanism := mechanism_in(config)):
+            raise ValueError(f"past_key_values: the cache was made for {self.attention}, the model "
+                             f"now uses {mechanism}; make a new cache")
+        read = {layer.columns for layer in self.layers}
+        if len(read) > 1 or any(layer.reading for layer in self.layers):
+            raise ValueError(f"past_key_values: layers have read {min(read)} to {max(read)} "
+                             "tokens, as the last forward was interrupted; reset() the cache, and "
+                             "read the text again")
+        if read != {0} and self.reader not in (None, id(config)):
+            raise ValueError("past_key_values: the cache holds what another model has read; make a "
+                             "new cache for this one, or reset() this cache")
+        self.reader = id(config)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state of a copy, whose model may be a copy too."""
+        return {**vars(self), "reader": None}
+
+    def record(self, ids: Tensor | None) -> None:
+        """Remember the token ids that the next chunk consists of, None if they are not known."""
+        first = self.layers[0]
+        if first.columns == 0:
+            first.ids = ids
+        elif first.ids is not None and ids is not None and len(ids) == len(first.ids):
+            # a chunk that was refused is recorded, but not read
+            first.ids = torch.cat([first.ids[:, : first.columns], ids], dim=1)
+
+    def check_text(self, ids: Tensor) -> None:
+        """Raise ValueError unless the text (B, L) begins with the tokens that the cache has read.
+
+        What was read as embeddings is not known, nor is a text of which the new tokens are given
+        alone, with the mask of all: both pass.
+        """
+        known, count = self.layers[0].ids, self.get_seq_length()
+        if known is None or known.shape[1] < count or len(known) != len(ids):
+            return
+        known = known[:, :count]
+        if ids.shape[1] <= count or not torch.equal(ids[:, :count].to(known.device), known):
+            raise ValueError(f"past_key_values: the cache has read {count} tokens with which this "
+                             f"text of {ids.shape[1]} does not begin; make a new cache for another "
+                             "text, or reset() this one")
+
+    def __repr__(self) -> str:
+        """Return attention, rows and tokens read, bytes, and their share of a full cache's."""
+        rows, count = self.layers[0].batch or 0, self.get_seq_length()
+        return (f"{type(self).__name__}({self.attention}; {rows} x {count} tokens read, "
+                f"{self.nbytes()} bytes{f', {self.ratio():.3f} of a full cache' if count else ''})")
+
+    def ratio(self) -> float:
+        """Return the bytes that the cache stores, divided by those of all keys and values."""
+        first = self.layers[0]
+        if first.batch is None or first.dtype is None:
+            raise ValueError("ratio: the cache has read no token; read a text first")
+        full = CacheSizes.of(self.config, batch=first.batch, itemsize=first.dtype.itemsize)
+        return self.nbytes() / (full.layers * full.entries(self.get_seq_length()))
 
     def nbytes(self) -> int:
         """Return the bytes of what the cache stores."""

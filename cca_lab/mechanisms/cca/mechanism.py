@@ -190,7 +190,8 @@ class CCA(Grouped):
         raw_k, raw_v = (expand_heads(x, heads) for x in (k, v)) if self.per_query_head else (k, v)
         visible = intervals(length, self.group, self.window, q.device, self.sinks)
         return [Columns(q, behind(core_k, raw_k), behind(core_v, raw_v), visible,
-                        partial(self.pooling_weights, q, k, call.scale))]
+                        partial(self.pooling_weights, q, k, call.scale),
+                        reach=partial(self.pooling_weights, q, k, 0.0))]
 
     def pooling_weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
         """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens."""

@@ -116,7 +116,7 @@ class DGAState(Stored):
         else:  # the last query scores all tokens and pools the group
             queries, one_block = last_query.expand(-1, -1, self.raw_key.shape[2],
                                                    -1), self.mechanism
-            last_row = torch.tensor([queries.shape[2] - 1])
+            last_row = torch.tensor([queries.shape[2] - 1], device="cpu")
             heads = 1 if self.mechanism.shared else self.raw_key.shape[1]
             scores = importance(queries, self.raw_key, rows=last_row,
                                 scale=scale).unflatten(1, (heads, -1)).mean(2)

@@ -164,7 +164,8 @@ class DGA(FocalRule, Mechanism):
         visible = intervals(focal, self)
         visible = visible if visible.shape[1] == 1 else expand_heads(visible, q.shape[1])
         return [Columns(q, keys, values, visible,
-                        partial(pooling_matrix, q, k, focal, self, call.scale))]
+                        partial(pooling_matrix, q, k, focal, self, call.scale),
+                        reach=partial(pooling_matrix, q, k, focal, self, 0.0))]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         """Return which tokens are focal, bool (B, Hk, L), see `cca_lab.mechanisms.dga.select`."""

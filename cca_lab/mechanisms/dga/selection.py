@@ -77,7 +77,7 @@ class FocalRule:
         earlier = max(0, span - self.recent)
         drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(int(
             self.seed)))[:self.random]
-        return torch.cat([drawn.sort().values, torch.arange(earlier, span)])
+        return torch.cat([drawn.sort().values, torch.arange(earlier, span, device="cpu")])
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None,
         logits = (scale * queries @ keys[..., :past, :].mT).flatten(1, 2)  # (B, H, rows, n)
         weights = logits.masked_fill(token[:past] > some[:, None], float("-inf")).softmax(-1)
         accumulated[..., :past] += weights.sum(2)
-    seen_by = (rows[:, None] >= token).sum(0)  # (L,)  the divisor
+    seen_by = len(rows) - torch.searchsorted(rows, token)  # (L,)  the divisor: rows from t on
     return (accumulated / seen_by).masked_fill(seen_by == 0, float("inf"))
 
 

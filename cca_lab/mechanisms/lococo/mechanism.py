@@ -112,12 +112,10 @@ class LoCoCo(Settings, Mechanism):
                 out[b, heads] = read(q[b, heads], k[b, kv], v[b, kv], self, call.scale, call.module)
         return out
 
-    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call, *,
-                reach: bool = False) -> list[Columns]:
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the slots of all G compressions, then raw tokens, (B, Hk, G M + L, D).
 
-        P is the product of all compressions. With `reach`, P is 1 where a column contains a token
-        and 0 elsewhere.
+        P is the product of all compressions.
         """
         length = q.shape[2]
         made = memories(q, k, v, self, call.scale, call.module)
@@ -125,7 +123,8 @@ class LoCoCo(Settings, Mechanism):
                         for x, slots in ((k, [memory.keys for memory in made]),
                                          (v, [memory.values for memory in made])))
         return [Columns(q, keys, values, intervals(length, self, q.device),
-                        partial(pooling, made, self, length, k, reach=reach))]
+                        partial(pooling, made, self, length, k),
+                        reach=partial(pooling, made, self, length, k, reach=True))]
 
     def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
                   **keywords: Unpack[Keywords]) -> Tensor:
@@ -137,9 +136,7 @@ class LoCoCo(Settings, Mechanism):
                     **keywords: Unpack[Keywords]) -> Tensor:
         """Return which tokens a row attends to, raw or in slots with weights above 0."""
         check_values(v, keywords.get("module"))
-        v = k if v is None else v
-        return columns.represented(self.columns(q, k, v, self.call(q, k, v, **keywords),
-                                                reach=True))
+        return super().represented(q, k, v, **keywords)
 
     def exact_when(self, length: int) -> bool:
         """Return True if no segment begins with more than M columns."""

@@ -64,7 +64,7 @@ class StreamingLLMState(Stored):
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
         # on the CPU, where intervals are built
-        row = torch.arange(self.seen, self.seen + key.shape[2])
+        row = torch.arange(self.seen, self.seen + key.shape[2], device="cpu")
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
         self.key = self.buffers.append("key", past[0], key)
         self.value = self.buffers.append("value", past[1], value)

@@ -112,24 +112,16 @@ def table(result: Mapping[str, Any]) -> str:
 
 def families_table(results: Sequence[Mapping[str, Any]],
                    lengths: Sequence[int] = (8192, 16384)) -> str:
-    """Return the table of several machines and dtypes at the lengths that all have."""
-    rows, notes = [], []
-    for result in results:
-        cpu, dtype = result["machine"]["cpu"], result["shape"]["dtype"]
-        notes.append(f"{cpu}, {dtype}: {result['machine']['threads']} threads, medians of "
-                     f"{result['rounds']} rounds.")
-        for row in result["rows"]:
-            if row["length"] in lengths:
-                rows.append([
-                    cpu, dtype, row["pass"], str(row["length"]), str(row["window"]),
-                    row["implementation"], cell(row["full_seconds"], 1e-3),
-                    cell(row["cca_seconds"], 1e-3), f"{row['ratio']:.2f}",
-                    f"{row['pair_ratio']:.2f}", percent(row["share"]),
-                    *(cell(rate, 1e9) for rate in rates_of(row, result["shape"]))])
-    return markdown(
-        ["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs",
-         "share of pairs", "full GFLOP/s", "CCA GFLOP/s"], rows,
-        " ".join(notes))
+    """Return how many times as fast native CCA is as full attention, a line for each machine."""
+    columns = list(product(lengths, (256, 1024)))
+    rows = []
+    for result, kind in product(results, PASSES):
+        ratios = {(row["length"], row["window"]): f"{row['ratio']:.1f}" for row in result["rows"]
+                  if row["pass"] == kind and row["implementation"] == "native"}
+        rows.append([result["machine"]["cpu"], result["shape"]["dtype"], kind,
+                     *(ratios[column] for column in columns)])
+    return markdown(["CPU", "dtype", "pass", *(f"{length} tokens, window {window}"
+                                               for length, window in columns)], rows)
 
 
 def backends(dtype: str = "float32") -> list[str]:

@@ -17,46 +17,41 @@ RECALL, RECALL_FIGURE = "mqar-64-4.json", "docs/results/mqar.png"
 RECALL_TEXT = """
 ## A public benchmark: multi-query associative recall
 
-Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value at the beginning of
-{length} tokens; each key comes once more, and its value is asked. Most are asked soon after the
-pairs, so that a window alone answers most of them, and four sinks hold half of the pairs for ever.
-A GPT-2 without MLPs, two layers, width {width}, is trained from nothing with each mechanism, until
-it answers {solved:.0%} or {steps} steps are taken (`cca-lab study mqar`). *State* is what a
-decoder keeps for one text, in float32, at its largest. Of two shapes of one size (small groups, or
-a long window) both are trained.
-Published: attention answers at least {published:.0%}.
+Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value stand at the beginning
+of {length} tokens, and the value of each key is asked for once. Most questions come soon after the
+pairs, so a window alone answers many of them. A GPT-2 without MLPs (two layers, width {width}) is
+trained from scratch with each mechanism until it answers {solved:.0%} or {steps} steps are over
+(`cca-lab study mqar`). Published: full attention answers at least {published:.0%}.
 
-![recall against memory](mqar.png)
+![Queries answered against memory, for each mechanism](mqar.png)
 
-| attention | state, KiB | answered | seeds |
-| --- | --- | --- | --- |
+*State* is what a decoder keeps for one text, at its largest. Plain means over groups of two answer
+{mean:.0f} %; CCA's weighted pooling of the same groups, trained from scratch, answers {cca:.0f} %.
+A model that can attend already does learn to answer with CCA ([Recovery](recovery.md)). Each point
+is one seed.
 """
-RECALL_READ = """
-Of these seeds: plain means of groups of two answer {mean:.0f} %, CCA's pooling of the same groups,
-trained from nothing, {cca:.0f} %. A model that can attend already does learn to answer with CCA
-(README, "What the swap costs, and what finetuning brings back"). StreamingLLM and LM-Infinite
-coincide on a model with learned positions."""
 PAPERS = ("CCA", "DGA", "LoCoCo", "all three")
 HEAD = """# The papers' tables and figures, re-enacted
 
-Made by `cca-lab readme` from the files in `data/results/`, which `cca-lab study reproduce NAME`
-and the commands named below wrote.
+**Question.** Do the orders and slopes of the papers' tables come out again at a small scale?
 
-The papers finetune models of 7 billion parameters on long texts. Here, models of 1.1 million
-parameters and a context of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens
-(three quarters text, one quarter questions over documents), each setting on the same tokens; a row
-that differs says so, and Figure 6 trains on text alone. So numbers cannot be compared, but orders
-and slopes can: each claim is read as one. A setting's two numbers are its perplexity over the
-full-attention base's, and the share of questions that it answers, averaged over seeds.
+**Answer.** {counts}
 
-*agrees*: the two ends of the claimed order differ as claimed, with 95 % confidence, and no two
-neighbours differ the other way round. *disagrees*: two neighbours, or the ends, do. *not seen
-here*: no difference is large enough to tell. Trained settings are paired by seed (Student's t),
-settings that were only read by window or by question (bootstrap). Times, bytes and shares of
-sparse rows are judged by the order of the medians, without an interval. *one seed*: a single
-training says nothing about the spread of trainings, so nothing is concluded.
+The papers finetune models of 7 billion parameters on long texts. Here models of 1.1 million
+parameters with a context of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens,
+three quarters of them text and one quarter questions over documents. Numbers cannot be compared at
+this scale; orders can.
 
-{counts}
+* **agrees**: the two ends of the claimed order differ as claimed, with 95 % confidence, and no two
+  neighbours differ the other way round.
+* **disagrees**: two neighbours, or the ends, differ the other way round.
+* **not seen here**: no difference is large enough to decide.
+* **one seed**: there is one training, which does not show how far trainings differ.
+
+Trained settings are paired by seed (Student's t), others by window or question (bootstrap). Times,
+bytes and shares of sparse rows are judged by the order of their medians. In the folded lists, the
+two numbers of a setting are its perplexity over the full-attention base's and the share of
+questions that it answers, averaged over seeds.
 """
 
 
@@ -70,30 +65,30 @@ def found_for(artefact: Artefact | Measured, folder: Path) -> Found | None:
 
 
 def page(folder: Path) -> str:
-    """Return the page for a folder of results."""
-    rows: dict[str, list[str]] = {paper: [] for paper in PAPERS}
-    counts, later = dict.fromkeys(VERDICTS, 0), []
+    """Return the page for a folder of results: verdicts first, numbers folded."""
+    found: dict[str, list[tuple[Artefact | Measured, Found]]] = {paper: [] for paper in PAPERS}
+    counts = dict.fromkeys(VERDICTS, 0)
     artefacts: list[Artefact | Measured] = [*TRAINED.values(), *MEASURED, *LATENCY]
     for artefact in artefacts:
-        found = found_for(artefact, folder)
-        if found is None:
-            later.append(f"* {artefact.paper}, {artefact.place}: {artefact.claim}")
-            continue
-        counts[found.verdict] += 1
-        rows[artefact.paper].append(_row(artefact, found))
-    text = [HEAD.format(short=100, long=300,
-                        counts="; ".join(f"{n} {verdict}" for verdict, n in counts.items())
-                        + f"; {len(OUT_OF_REACH)} out of reach.")]
-    for paper in PAPERS:
-        if rows[paper]:
-            text += [f"\n## {paper[0].upper() + paper[1:]}\n",
-                     "| artefact | claim | printed | here | verdict | why |",
-                     "| --- | --- | --- | --- | --- | --- |", *rows[paper]]
-    text += [recall(folder), "\n## Out of reach\n", "| artefact | claim | what it would take |",
+        measured = found_for(artefact, folder)
+        if measured is not None:
+            counts[measured.verdict] += 1
+            found[artefact.paper].append((artefact, measured))
+    told = ", ".join(f"*{verdict}* {count}" for verdict, count in counts.items())
+    text = [HEAD.format(short=100, long=300, counts=f"{sum(counts.values())} claims were tried: "
+                        f"{told}. {len(OUT_OF_REACH)} more are out of reach.")]
+    for paper, rows in found.items():
+        if rows:
+            text += [f"\n## {paper[0].upper() + paper[1:]}\n", "| artefact | claim | verdict |",
+                     "| --- | --- | --- |",
+                     *(f"| {artefact.place} | {artefact.claim} | **{measured.verdict}** |"
+                       for artefact, measured in rows),
+                     "\n<details><summary>Numbers and reasons</summary>\n",
+                     *(_details(*row) for row in rows), "\n</details>"]
+    text += [recall(folder), "## Out of reach\n", "| artefact | claim | what it would take |",
              "| --- | --- | --- |",
              *(f"| {each.paper}, {each.place} | {each.claim} | {each.why} |"
                for each in OUT_OF_REACH)]
-    text += ["\n## Not measured yet\n", *later] if later else []
     return "\n".join(text) + "\n"
 
 
@@ -102,28 +97,24 @@ def recall(folder: Path) -> str:
     result = continued(folder / RECALL, {})
     if result is None:
         return ""
-    task, recipe = result["task"], result["recipe"]
-    measured = lines(result)
-    percent = {line.options: 100 * line.mean for line in measured}
-    mean, cca = (percent.get(f"{name} group=2 window=1") for name in ("mean_pooling", "cca"))
-    read = "\n" + RECALL_READ.format(mean=mean, cca=cca) if mean and cca else ""
-    rows = [f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | "
-            f"{len(line.accuracies)} |" for line in measured]
-    text = RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"],
-                              steps=recipe["steps"], published=result["published"]["accuracy"])
-    return text + "\n".join(rows) + read
+    percent = {line.options: 100 * line.mean for line in lines(result)}
+    mean, cca = (percent[f"{name} group=2 window=1"] for name in ("mean_pooling", "cca"))
+    recipe = result["recipe"]
+    return RECALL_TEXT.format(**result["task"], width=recipe["width"], solved=recipe["solved"],
+                              steps=recipe["steps"], mean=mean, cca=cca,
+                              published=result["published"]["accuracy"])
 
 
-def _row(artefact: Artefact | Measured, found: Found) -> str:
-    printed, command = "-", getattr(artefact, "command", f"cca-lab study reproduce {artefact.name}")
+def _details(artefact: Artefact | Measured, found: Found) -> str:
+    command = getattr(artefact, "command", f"cca-lab study reproduce {artefact.name}")
+    printed = ""
     if isinstance(artefact, Artefact) and artefact.printed:
-        printed = "; ".join(f"{key}: {value:g}" for key, value in artefact.printed.items())
-        printed += f" ({artefact.unit})"
-    seeds = f"; {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
+        numbers = "; ".join(f"{key}: {value:g}" for key, value in artefact.printed.items())
+        printed = f"*Printed*: {numbers} ({artefact.unit}). "
     here = "; ".join(f"{label}: {numbers}" for label, numbers in found.numbers.items())
-    cells = [artefact.place, artefact.claim, printed,
-             f"{here}{seeds}; {found.device}; `{command}`", f"**{found.verdict}**", artefact.why]
-    return f"| {' | '.join(cells)} |"
+    seeds = f", {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
+    return (f"* **{artefact.place}.** {printed}*Here*: {here} ({found.device}{seeds}; "
+            f"`{command}`). {artefact.why}")
 
 
 def write() -> Path:

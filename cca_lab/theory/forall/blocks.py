@@ -7,9 +7,7 @@ from cca_lab.theory.forall.rows import names, positive, read_once, within
 from cca_lab.theory.forall.terms import assume, divided_by, function, number, rising
 
 
-@theorem("DGA's cover", *names("prompt_columns", "divided_tokens"),
-         by_hand="the columns [focal ; groups ; raw], and a token's place among the focal or the "
-                 "other ones, as in `divide`")
+@theorem("DGA's cover", *names("prompt_columns", "divided_tokens"))
 def dga_cover(L, m, i, t):
     """for any choice of focal tokens that leaves whole groups, each row reads each token of its
     past once and no later one, and at most one group is open.
@@ -30,8 +28,7 @@ def dga_cover(L, m, i, t):
 
 
 @theorem("LoCoCo's compressions",
-         *names("segment_step", "compresses", "first_compression", "held_columns"),
-         by_hand="the induction over the passes of the loop is in words")
+         *names("segment_step", "compresses", "first_compression", "held_columns"))
 def lococo_compressions(B, M, n, size):
     """the closed form of the columns, at most M, is what the loop over segments makes; it
     compresses before every segment from floor(M/B) + 1 on.

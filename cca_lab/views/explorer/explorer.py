@@ -60,7 +60,7 @@ body {{ margin: 0; background: light-dark(#ffffff, #14171b); }}
 </style>
 </head>
 <body>
-<div id="explorer"></div>
+{above}<div id="explorer"></div>
 <script type="application/json" id="state">{state}</script>
 <script>{script}</script>
 </body>
@@ -211,21 +211,24 @@ class Explorer:
 
         return figure(self.state(overview=False))
 
-    def page(self) -> str:
-        """Return a page of HTML that needs no program: the query moves, head and mechanism stay."""
+    def page(self, above: str = "") -> str:
+        """Return a page of HTML that needs no program: the query moves, head and mechanism stay.
+
+        `above` is HTML, such as a heading.
+        """
         state = self.state(overview=False, rows=True)  # a grid of heads would be of no use
         script = f"{joined(VIEW_FILES)}\n{START}\n"
         return PAGE.format(policy=allowed(script), title=html.escape(state.attention["title"]),
                            style=VIEW_STYLE.read_text(encoding="utf-8"), script=script,
-                           state=inline_json(state.to_json()))
+                           state=inline_json(state.to_json()), above=above)
 
-    def save(self, path: str | Path) -> None:
-        """Write `page()` to a file; one that is there is replaced."""
+    def save(self, path: str | Path, above: str = "") -> None:
+        """Write `page(above)` to a file; one that is there is replaced."""
         from cca_lab.files import check_file, replacing
 
         check_file(Path(path))
         with replacing(Path(path)) as temporary:
-            temporary.write_text(self.page(), encoding="utf-8")
+            temporary.write_text(self.page(above), encoding="utf-8")
 
     def widget(self) -> Any:
         """Return the widget, always the same; ModuleNotFoundError without anywidget."""

@@ -104,6 +104,24 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
 
 
 @styled
+def answered(shares: Mapping[str, tuple[float, float, float]]) -> Figure:
+    """Draw the share of questions answered by each model: a bar for the mean, a line for the range.
+
+    By title the mean share, the lowest and the highest.
+    """
+    figure, axes = plt.subplots(figsize=(7.6, 0.9 + 0.36 * len(shares)))
+    mean, low, high = 100 * np.array(list(shares.values())).T
+    axes.barh(list(shares), mean, color=RAW, height=0.62, xerr=[mean - low, high - mean],
+              error_kw={"ecolor": INK, "elinewidth": 1.2, "capsize": 2})
+    for at, value in enumerate(mean):
+        axes.text(1.5, at, f"{value:.0f} %", color="white", va="center", fontweight="bold")
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0, labelsize=10)
+    axes.set(xlabel="questions answered exactly, %", xlim=(0, 103))
+    return figure
+
+
+@styled
 def perplexity(result: Mapping[str, Any]) -> Figure:
     """Draw the perplexity in each bucket; a mechanism that leaves the axis is named below.
 

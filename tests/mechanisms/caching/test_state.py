@@ -15,6 +15,7 @@ from cca_lab.mechanisms.caching.state import (
     attend_row,
     room_for,
 )
+from tests.mechanisms.options import OPTIONS
 
 
 def new_entries(count, seed=0):
@@ -142,7 +143,7 @@ def test_rows_chosen_from_a_state_have_rooms_of_their_own(name):
         return state.step(q, k, v, scale=0.3, rotation=None)
 
     def branches(choose):
-        state = CACHES[name].state(mechanism_of(name, SMALL[name]))
+        state = CACHES[name].state(mechanism_of(name, OPTIONS[name][0] | SMALL.get(name, {})))
         for seed in range(6):
             step(state, seed)
         other, outputs = choose(state), []
@@ -159,18 +160,13 @@ def test_rows_chosen_from_a_state_have_rooms_of_their_own(name):
                                alone), "a shared room writes over the sinks: the check sees nothing"
 
 
+SMALL = {"streaming_llm": {"sinks": 3, "recent": 5}, "lm_infinite": {"local": 6, "global_tokens": 3}}
+
+
 def with_copies(state):
     for part in getattr(state, "states", {"": state}).values():  # those of kept heads and others
         part.buffers = Copies()
     return state
-
-
-SMALL = {"cca": {"group": 4, "window": 7}, "mean_pooling": {"group": 4, "window": 7},
-         "random_tokens": {"group": 4, "window": 7}, "dga": {"group": 4, "gamma": 0.2, "floor": 3},
-         "lococo": {"slots": 8, "segment": 10}, "h2o": {"heavy": 6, "recent": 5},
-         "streaming_llm": {"sinks": 3, "recent": 5, "positions": "original"},
-         "lm_infinite": {"local": 6, "global_tokens": 3},
-         "kept_heads": {"kept": [[0]], "others": {"name": "cca", "group": 4, "window": 7}}}
 
 
 @pytest.mark.parametrize("strided", ["query", "key", "value"])

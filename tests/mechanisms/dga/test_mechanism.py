@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cca_lab.mechanisms import DGA, dga, full
 from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT
@@ -99,6 +100,23 @@ def test_scores_in_pieces_of_rows(monkeypatch):
     whole = dga.importance(q, k)
     monkeypatch.setattr("cca_lab.mechanisms.dga.selection.ROWS_AT_ONCE", 3)
     bench.assert_close(dga.importance(q, k), whole, "scores")
+
+
+@pytest.mark.parametrize("sampled", [None, torch.arange(0, 2048, 2)], ids=["all", "sample"])
+def test_the_memory_of_scores_grows_with_the_length_alone(sampled):
+    """The mutant that compares all rows with all tokens makes rows x tokens of them."""
+    class Largest(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+            out = call(*args, **(kwargs or {}))
+            self.seen = max(self.seen, out.numel() if isinstance(out, torch.Tensor) else 0)
+            return out
+
+    q = torch.randn(1, 1, 2048, 4)
+    with Largest() as largest:
+        dga.importance(q, q, rows=sampled)
+    assert largest.seen == 256 * 2048  # ROWS_AT_ONCE rows of the attention
 
 
 # ---------------------------------------------------------------- the choice

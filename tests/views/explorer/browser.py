@@ -1,10 +1,11 @@
 """A browser for the tests of the view: that of the machine, or none."""
 
+import shutil
+
 import pytest
 
-from cca_lab.cli import doctor
-
-CHROMIUM = doctor.chromium()
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome",
+                                                "google-chrome-stable"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking"]
 PATIENCE = 60_000  # milliseconds

@@ -95,6 +95,7 @@ FIGURES = {
     "convergence": lambda: training.convergence({"run": [5.0, 3.0, 4.0]}),
     "match_by_position": lambda: training.match_by_position({"a": {0.0: 0.1, 1.0: 0.9}}),
     "match_by_offset": lambda: training.match_by_offset({"a": [1.0, 0.0, 0.9]}, 2),
+    "answered": lambda: training.answered({"full": (0.9, 0.8, 1.0), "cca": (0.2, 0.1, 0.3)}),
     "recipes": lambda: training.recipes({"slow": (1.2, 0.4)}, {"slow": 1.05}, (1.9, 0.02)),
     "kept_tokens": lambda: training.kept_tokens({"a": np.eye(2)}, ["x", "y"]),
     "printed_and_ours": lambda: training.printed_and_ours({"a": 2.0}, "ppl", {"x": [1.0, 3.0]},

@@ -5,7 +5,7 @@ import pytest
 
 from cca_lab.models.pretrain import tokenize
 from cca_lab.studies import convergence
-from tests.mutants import theory_convergence as wrong
+from tests.mutants import convergence as wrong
 from tests.studies import small
 
 TINY = convergence.Budget(steps=4, rows=2, length=32, every=2, windows=2, layers=1, width=16,

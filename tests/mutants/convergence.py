@@ -4,8 +4,6 @@ import numpy as np
 
 from cca_lab.studies.convergence import Difference
 
-BROKEN: dict = {}  # no claim of the ledger rests on these
-
 
 def unpaired(arm, reference):
     """Add the spread of both arms as if they had different seeds, so shared spread is noise."""

@@ -1,0 +1,234 @@
+"""The reader's own module: every turn of the ladder that passes is kept in `my_attention.py`.
+
+The module stands beside the notebooks. It has the functions in the order of the ladder; one that
+the reader has not written yet is the notebooks' solution, and the line above it says so. Its end
+makes mechanisms of the functions, so that a model can attend with them.
+"""
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cca_lab.files import notebooks_folder, replacing
+
+FILE = "my_attention.py"
+# The turns that are kept, in the order of the ladder, each with its function.
+LADDER = {
+    "01.2": "attend_loops", "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
+    "01.13": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
+    "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
+    "03.14": "by_kernel", "04.5": "attend_groups", "04.7": "group_table", "05.6": "attend_memory",
+    "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table",
+    "08.2": "streaming_step", "14.2": "two_losses", "14.3": "train"}
+YOURS, SOLUTION = "yours", "from the solutions"
+MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
+END = "# ---- mechanisms, made of the functions above\n"
+HEAD = '''"""Long-context attention, written in the notebooks: one head, q, k and v of shape (L, D).
+
+`python -m pytest my_attention.py` runs the lab's bench on it. In a model:
+
+    import my_attention
+    from cca_lab import swap_attention
+    swap_attention(model, my_attention.MyCCA(group=8, window=64))
+"""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.examine import examine
+from cca_lab.mechanisms.own import OwnAttention
+from cca_lab.views.notebook_tools import interpret_kernels
+
+with suppress(RuntimeError):  # Triton was imported already: then the kernels need a GPU
+    interpret_kernels()
+
+from cca_lab.attention.kernels.language import tl, triton
+
+'''
+TAIL = '''
+
+@dataclass(frozen=True, kw_only=True)
+class MyCCA(OwnAttention):
+    """CCA-Attention: columns of cores and tokens (03.8), and three ways to attend to them."""
+
+    group: int = 8
+    window: int = 64
+    name: ClassVar = "my_cca"
+    title: ClassVar = "my CCA-Attention"
+    sizes: ClassVar = ("group", "window")
+    rungs: ClassVar = {"mask": by_mask, "tiles": in_tiles, "kernel": by_kernel}
+
+    def one_head(self, q, k, v, scale):
+        return cca_columns(q, k, v, self.group, self.window, scale)
+
+    def one_head_loops(self, q, k, v, scale):
+        return cca_loop(q, k, v, self.group, self.window, scale)
+
+    def exact_when(self, length):
+        return self.group == 1 or length < self.group + self.window
+
+
+@dataclass(frozen=True, kw_only=True)
+class MyStreaming(OwnAttention):
+    """StreamingLLM: the tokens themselves, and a table (06.11); row by row, the step of 08.2."""
+
+    sinks: int = 4
+    recent: int = 59
+    name: ClassVar = "my_streaming"
+    title: ClassVar = "my StreamingLLM"
+    sizes: ClassVar = ("sinks", "recent")
+    rungs: ClassVar = {"mask": by_mask, "tiles": in_tiles, "kernel": by_kernel}
+
+    def one_head(self, q, k, v, scale):
+        return k, v, window_table(len(q), self.sinks, self.recent)
+
+    def one_head_loops(self, q, k, v, scale):
+        rows, keys, values = [], k[:0], v[:0]
+        scaled = q * scale * q.shape[1] ** 0.5  # the step has the scale D ** -0.5
+        for query, key, value in zip(scaled, k, v):
+            row, keys, values = streaming_step(query, key, value, keys, values,
+                                               self.sinks, self.recent)
+            rows.append(row)
+        return torch.stack(rows)
+
+    def exact_when(self, length):
+        return length <= self.sinks + self.recent + 1
+
+
+MECHANISMS |= {"my_cca": MyCCA, "my_streaming": MyStreaming}
+
+
+def test_my_cca():
+    examine(MyCCA(group=3, window=5))
+
+
+def test_my_streaming():
+    examine(MyStreaming(sinks=2, recent=5))
+'''
+
+
+def my_attention(folder: Path | None = None) -> ModuleType:
+    """Return the reader's module, `my_attention.py` in this folder, made or completed and loaded.
+
+    What was not climbed yet is filled in from the solutions.
+    """
+    path = (folder or Path.cwd()) / FILE
+    if not path.exists() or list(_sections(path)) != list(LADDER):
+        _write(path, _sections(path))
+    spec = importlib.util.spec_from_file_location("my_attention", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["my_attention"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = False,
+         folder: Path | None = None) -> None:
+    """Keep the source of an answer that passed its turn; nothing happens off the ladder.
+
+    Args:
+        task_id: the turn, such as "03.2".
+        answer: the function.
+        cell: the source of the cell that ran.
+        copied: whether it is the folded solution.
+        folder: where the module stands; None is the working folder.
+    """
+    if LADDER.get(task_id) != getattr(answer, "__name__", None):
+        return
+    path = (folder or Path.cwd()) / FILE
+    copied = copied or "### BEGIN SOLUTION" in cell  # the committed notebooks
+    source = definitions(cell) if f"def {answer.__name__}(" in cell else inspect.getsource(answer)
+    parts = [*_brought(answer, definitions(cell)), source.strip()]
+    sections = _sections(path)
+    sections[task_id] = (SOLUTION if copied else YOURS, "\n\n\n".join(parts) + "\n")
+    _write(path, sections)
+
+
+def definitions(cell: str) -> str:
+    """Return the imports, functions, classes and assignments of a cell, without its hints."""
+    lines = cell.splitlines()
+    taken = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)
+    kept: list[str] = []
+    for node in ast.parse(cell).body:
+        if isinstance(node, taken) and not _is_in_head(node):
+            first = min([node.lineno, *(each.lineno for each in getattr(
+                node, "decorator_list", []))])
+            kept += ["", *([""] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []),
+                     *lines[first - 1 : node.end_lineno]]
+    text, hint = [], False
+    for line in kept:
+        comment = line.strip()
+        hint = comment.startswith(("# Hint:", "# Lost:")) or hint and comment.startswith("#")
+        if not hint and comment not in ("### BEGIN SOLUTION", "### END SOLUTION"):
+            text.append(line)
+    return "\n".join(text).strip()
+
+
+def _is_in_head(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom)) and ast.unparse(node) in HEAD
+
+
+def _brought(answer: Callable[..., Any], source: str) -> list[str]:
+    """Return the source of the reader's own helpers, and of imports, that stand in other cells."""
+    known = set(LADDER.values()) | {"math", "torch", "tl", "triton"}
+    parts = []
+    for name, value in inspect.getclosurevars(inspect.unwrap(answer)).globals.items():
+        if name in known or re.search(rf"^(def {name}\(|{name} =|.*import.*\b{name}\b)", source,
+                                      re.MULTILINE):
+            continue
+        if inspect.ismodule(value):
+            parts.append(f"import {value.__name__} as {name}")
+        elif getattr(value, "__module__", None) == "__main__" and inspect.isroutine(value):
+            parts += [*_brought(value, ""), inspect.getsource(value).strip()]
+        elif isinstance(value, (int, float, str, tuple)):
+            parts.append(f"{name} = {value!r}")
+        elif hasattr(value, "__module__"):
+            parts.append(f"from {value.__module__} import {value.__name__} as {name}")
+    return parts
+
+
+def _sections(path: Path) -> dict[str, tuple[str, str]]:
+    """Return who wrote each turn's function, and its source, as the module has them."""
+    if not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8").partition(END)[0]
+    pieces = MARK.split(text)[1:]
+    return {task_id: (author, source.strip() + "\n") for task_id, author, source
+            in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)}
+
+
+def _write(path: Path, sections: dict[str, tuple[str, str]]) -> None:
+    """Write the module, with solutions for the turns that it lacks."""
+    missing = [task_id for task_id in LADDER if task_id not in sections]
+    solutions = _solutions() if missing else {}
+    parts = []
+    for task_id, name in LADDER.items():
+        author, source = sections.get(task_id) or (SOLUTION, solutions[task_id])
+        parts.append(f"# ---- {task_id} {name}: {author}\n{source.strip()}\n")
+    with replacing(path) as new:
+        new.write_text(HEAD + "\n\n".join(parts) + "\n\n" + END + TAIL, encoding="utf-8")
+
+
+def _solutions() -> dict[str, str]:
+    """Return the solution of each turn of the ladder, from the committed notebooks."""
+    found = {}
+    for path in sorted(notebooks_folder().glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            turn = re.search(r'^your_turn\("([\d.]+)"', source, re.MULTILINE)
+            if turn and turn[1] in LADDER:
+                found[turn[1]] = definitions(source)
+    return found

@@ -1,0 +1,86 @@
+"""The reader's own module: what is kept, in whose name, and that a model attends with it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from cca_lab import CCA, swap_attention
+from cca_lab.course import library
+
+ROOT = str(Path(__file__).resolve().parents[2])
+HALF = 0.5
+
+
+def core_token(queries, keys, values, scale):
+    """A core, with a helper that stands elsewhere."""
+    weights = weights_of(keys, queries[-1], scale)
+    return weights @ keys, weights @ values
+
+
+def weights_of(keys, judge, scale):
+    return torch.softmax(2 * HALF * scale * (keys @ judge), dim=0)
+
+
+CELL = '''import itertools
+
+print("an experiment")
+def core_token(queries, keys, values, scale):
+    """A core."""
+    # Hint: one query is enough.
+    # It is the last one's.
+    weights = weights_of(keys, queries[-1], scale)  # mine
+    return weights @ keys, weights @ values
+
+your_turn("03.2", core_token)
+'''
+
+
+def test_what_passed_is_kept_with_its_helpers(tmp_path, monkeypatch):
+    for name in (core_token, weights_of):
+        monkeypatch.setattr(name, "__module__", "__main__")
+    library.keep("03.2", core_token, CELL, folder=tmp_path)
+    text = (tmp_path / library.FILE).read_text()
+    part = text[text.index("# ---- 03.2"):text.index("# ---- 03.3")]
+    assert part.startswith("# ---- 03.2 core_token: yours\n")
+    assert "def weights_of" in part and "HALF = 0.5" in part and "# mine" in part
+    assert not any(word in part for word in ("Hint", "experiment", "your_turn", "It is the last"))
+    assert "# ---- 03.3 row_reads: from the solutions\n" in text
+    module = library.my_attention(tmp_path)
+    q, k, v = torch.randn(3, 21, 16, dtype=torch.float64).unbind()
+    wanted = CCA(group=3, window=5).loops(*(x[None, None] for x in (q, k, v)))[0, 0]
+    assert torch.allclose(module.cca_loop(q, k, v, 3, 5, 0.25), wanted, rtol=0, atol=1e-12)
+
+
+def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
+    library.my_attention(tmp_path)
+    path = tmp_path / library.FILE
+    path.write_text(path.read_text().replace("    rows = []", "    rows = []  # edited", 1))
+    library.keep("03.3", library.my_attention(tmp_path).row_reads,
+                 "def row_reads(row, group, window):\n    return 0, row\n", copied=True,
+                 folder=tmp_path)
+    text = path.read_text()
+    assert "# edited" in text and "# ---- 03.3 row_reads: from the solutions\ndef row_reads(row, " \
+        "group, window):\n    return 0, row\n" in text
+
+
+def test_the_module_passes_the_bench_and_a_saved_model_finds_it(tmp_path):
+    module = library.my_attention(tmp_path)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=64, n_embd=32, n_layer=2,
+                                       n_head=2, bos_token_id=1, eos_token_id=None)).eval()
+    ids = torch.arange(40)[None] % 32
+    wanted = swap_attention(model, CCA(group=3, window=5))(ids).logits
+    mine = swap_attention(model, module.MyCCA(group=3, window=5))(ids).logits
+    assert (mine - wanted).abs().max() < 1e-4
+    model.save_pretrained(tmp_path / "model")
+    script = ("import my_attention\n"
+              "from transformers import GPT2LMHeadModel\n"
+              "my_attention.test_my_cca(); my_attention.test_my_streaming()\n"
+              "print(GPT2LMHeadModel.from_pretrained('model').config.cca_lab_attention)\n")
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True,
+                          text=True, check=True, env=os.environ | {"PYTHONPATH": ROOT})
+    assert "'name': 'my_cca'" in done.stdout
