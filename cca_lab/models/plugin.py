@@ -109,7 +109,7 @@ def swapped(model: PreTrainedModel, mechanism: Mechanism | str,
 
 
 def generate(model: PreTrainedModel, inputs: Tensor | None = None,
-             generation_config: Any = None, **kwargs: Any) -> Any:
+             generation_config: Any = None, *further: Any, **kwargs: Any) -> Any:
     """Generate as the model's class does, with a cache of the model's mechanism.
 
     A cache that is given must have read nothing, or the beginning of the text.
@@ -127,7 +127,7 @@ def generate(model: PreTrainedModel, inputs: Tensor | None = None,
         if mask is None or mask.shape[1] == ids.shape[1]:  # else the new tokens alone are given
             cache.check_text(ids)
     of_class: Any = type(model)  # PreTrainedModel itself does not generate
-    return of_class.generate(model, inputs, generation_config, **kwargs)
+    return of_class.generate(model, inputs, generation_config, *further, **kwargs)
 
 
 def _give_its_own_config(model: PreTrainedModel) -> None:

@@ -51,6 +51,25 @@ def test_a_cache_of_another_model_is_refused(size, name):
                        logits(model, ids, past_key_values=CACHES[name](model)))
 
 
+@pytest.mark.parametrize(("name", "options"), [(name, options) for name in CACHES
+                                               for options in OPTIONS[name]
+                                               if isinstance(options.get("segment", 1), int)],
+                         ids=str)
+def test_rows_of_a_cache_can_be_repeated_and_chosen(name, options):
+    model, ids, rows = swap_attention(tiny("llama"), name, **options), text(25, rows=2), [1, 0, 1]
+    caches = [CACHES[name](model) for _ in range(2)]
+    for cache in caches:
+        logits(model, ids[:, :21], past_key_values=cache)
+    caches[1].batch_repeat_interleave(3)
+    caches[1].batch_select_indices(torch.tensor([5, 0, 4]))
+    for part in ids[:, 21:].split([1, 3], dim=1):
+        wanted = logits(model, part, past_key_values=caches[0])
+        got = logits(model, part[rows], past_key_values=caches[1])
+        assert (got - wanted[rows]).abs().max() < 1e-10
+    caches[1].reset()
+    assert caches[1].get_seq_length() == caches[1].nbytes() == 0
+
+
 @pytest.mark.parametrize("change, named", [
     (lambda cache: cache.reorder_cache(torch.tensor([0, -1])), "rows: got"),
     (lambda cache: cache.batch_select_indices(torch.tensor([], dtype=torch.long)), "rows: got"),

@@ -121,17 +121,6 @@ def check_left_padding(model, cache_class: type[MechanismCache], lengths=(3, 16,
         assert_equal(scores[row], wanted[0])
 
 
-def check_rows(model, cache_class: type[MechanismCache], wanted: Tensor) -> None:
-    """Rows can be repeated and chosen, and the cache reset; `wanted` are logits of text(25, 2)."""
-    ids, cache, rows = text(25, rows=2), cache_class(model), torch.tensor([1, 0, 1])
-    logits(model, ids[:, :21], past_key_values=cache)
-    cache.batch_repeat_interleave(3)
-    cache.batch_select_indices(torch.tensor([5, 0, 4]))
-    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows, 21:])
-    cache.reset()
-    assert cache.get_seq_length() == cache.nbytes() == 0
-
-
 def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool,
                 seed: int = 0) -> None:
     """A state without a model gives what `attention` gives, for two rows chosen midway."""

@@ -20,7 +20,6 @@ from tests.mechanisms.caching.checks import (
     check_generation,
     check_left_padding,
     check_recomputed,
-    check_rows,
     check_sizes,
 )
 from tests.models.tiny import left_padded, logits, text, tiny
@@ -265,12 +264,3 @@ def test_maps_with_a_cache_are_refused():
     with pytest.raises(ValueError, match="attention_maps"):
         logits(model, text(4), past_key_values=CCACache(model), output_attentions=True)
     assert attention_maps(model, text(4)).shape == (2, 4, 4, 4)
-
-
-# ---- rows and reuse
-
-
-def test_rows_can_be_repeated_and_chosen():
-    for sinks in (0, 3, 22):
-        model = swap_attention(tiny("llama"), "cca", group=4, window=7, sinks=sinks)
-        check_rows(model, CCACache, logits(model, text(25, rows=2)))

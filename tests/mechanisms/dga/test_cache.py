@@ -223,12 +223,3 @@ def test_bytes_of_the_paper_s_setting():
     focal = paper.focal_count(16384)
     assert focal == 1638 + (16384 - 1638) % 16
     assert DGACache.bytes_of(paper, 16384, llama) == (focal + (16384 - focal) // 16) * 512 * 1024
-
-
-# ---- rows and reuse
-
-
-@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
-def test_rows_can_be_repeated_and_chosen(options):
-    model = swap_attention(tiny("llama"), "dga", **options)
-    cache_checks.check_rows(model, DGACache, in_chunks(model, text(25, rows=2), [21, 4]))

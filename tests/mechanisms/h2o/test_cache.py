@@ -129,16 +129,6 @@ def test_left_padded_generation_equals_each_prompt_alone(options):
     cache_checks.check_left_padding(swapped("llama", **options), H2OCache, (3, 11, 15))
 
 
-def test_rows_can_be_repeated_and_chosen():
-    model, ids = swapped("llama"), text(20, rows=2)
-    wanted, cache = in_chunks(model, ids, [16, 1, 1, 1, 1])[:, 16:], H2OCache(model)
-    logits(model, ids[:, :16], past_key_values=cache)
-    cache.batch_repeat_interleave(2)
-    cache.batch_select_indices(torch.tensor([3, 0]))
-    got = [logits(model, ids[[1, 0], t : t + 1], past_key_values=cache) for t in range(16, 20)]
-    bench.assert_close(torch.cat(got, dim=1), wanted[[1, 0]], "chosen rows", 1e-10)
-
-
 # ---- size
 
 def check_bytes(family: str, **options) -> None:

@@ -229,8 +229,3 @@ def test_a_copied_cache_copies_no_compressor():
     got = [logits(model, ids[:, 20:], past_key_values=past) for past in (cache, other)]
     assert_equal(got[0], logits(model, ids)[:, 20:])
     assert torch.equal(got[0], got[1])
-
-
-def test_rows_can_be_repeated_and_chosen():
-    model = swapped("llama", heavy=1)
-    cache_checks.check_rows(model, LoCoCoCache, logits(model, text(25, rows=2)))

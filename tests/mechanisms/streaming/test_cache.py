@@ -16,7 +16,6 @@ from tests.mechanisms.caching.checks import (
     check_bytes,
     check_chunks,
     check_generation,
-    check_rows,
     check_state,
     in_chunks,
 )
@@ -173,11 +172,6 @@ def test_reset_keeps_the_way_a_prompt_is_read():
     cache.reset()
     assert cache.nbytes() == 0
     bench.assert_close(logits(model, ids, past_key_values=cache), first, "read again", TOLERANCE)
-
-
-def test_rows_can_be_repeated_and_chosen():
-    model = swap_attention(tiny("llama"), "streaming_llm", positions="cache", **S2R5)
-    check_rows(model, StreamingLLMCache, logits(model, text(25, rows=2)))
 
 
 def test_a_cache_that_never_fills_is_full_attention():
