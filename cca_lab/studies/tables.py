@@ -48,7 +48,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-model": of_file(model.table, "model-smollm2.json"),
     "peers": of_file(peers.table, "peers-cpu.json"),
     "gpu-speed": of_file(gpu.speed_table, "gpu-h100.json"),
-    "gpu-rates": of_file(gpu.rate_table, "gpu-h100.json"),
     "gpu-decode": of_file(gpu.decode_table, "gpu-h100-first.json"),
     "gpu-model": of_file(gpu.model_table, "gpu-h100-first.json")}
 

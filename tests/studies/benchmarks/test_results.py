@@ -75,7 +75,6 @@ def cells(text):
     ("model-smollm2", "speed", "real-model", model.table),
     ("peers-cpu", "speed", "peers", peers.table),
     ("gpu-h100", "gpu", "gpu-speed", gpu.speed_table),
-    ("gpu-h100", "gpu", "gpu-rates", gpu.rate_table),
     ("gpu-h100-first", "gpu", "gpu-decode", gpu.decode_table),
     ("gpu-h100-first", "gpu", "gpu-model", gpu.model_table)])
 def test_a_committed_file_gives_the_table_of_its_page(file, page, name, table):
