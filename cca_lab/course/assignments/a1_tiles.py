@@ -260,8 +260,8 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
             "masked scores are -10000 instead of minus infinity": {"mask": -1e4},
             "exp is taken without the maximum subtracted": {"running": False, "begin": "zero"}})),
         near("the tiles may come in any order", whole, examples(
-            text, *((*size, 1) for size in TILES), larger=((8, 14), *LARGER[1:], (1, 1))), "the output",
-            hidden=True, wrong={
+            text, *((*size, 1) for size in TILES), larger=((8, 14), *LARGER[1:], (1, 1))),
+            "the output", hidden=True, wrong={
             "the row's own tile is taken to be the last one":
                 lambda state, q, first, keys, values, start, *numbers: fold(
                     state if start else None, q, first, keys, values, start, *numbers)})),
