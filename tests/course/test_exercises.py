@@ -59,6 +59,15 @@ def test_the_solutions_in_the_notebooks_are_right(path, capsys, monkeypatch):
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="kernels are compiled here")
+def test_a_missing_axis_of_a_tile_is_seen(capsys):
+    """Tiles have unequal sizes, so that no shape fits by chance."""
+    [path] = files.notebooks_folder().glob("01_*.ipynb")
+    with pytest.raises(RuntimeError, match="must match the size"):
+        run(path, "seen = (column[None, :] <= row[:, None])", "seen = (column <= row)")
+    assert "Is a [:, None] or a [None, :] missing?" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="kernels are compiled here")
 @pytest.mark.parametrize(("number", "right", "wrong"), [
     ("03", "TABLE + (read * INTERVALS", "TABLE + (row * INTERVALS"),
     ("03", "(p * GROUP + GROUP - 1) * D", "(p * GROUP + GROUP * 10**6) * D"),

@@ -151,8 +151,7 @@ OTHER_READS = READS | {
         lambda i, g, s: (10**6, row_reads(i, g, s)[1]),
     "a row reads every core that is complete: what is inside its window it reads twice":
         lambda i, g, s: ((i + 1) // g, row_reads(i, g, s)[1]),
-    "no row reads a core: this is the window alone":
-        lambda i, g, s: (0, row_reads(i, g, s)[1])}
+    "no row reads a core: this is the window alone": lambda i, g, s: (0, row_reads(i, g, s)[1])}
 LOOPS = ({said: partial(by_rows, make=wrong) for said, wrong in CORES.items()}
          | {said: partial(by_rows, reads=wrong) for said, wrong in OTHER_READS.items()}
          | mistakes(by_rows, {
@@ -420,8 +419,7 @@ BLOCKED = mistakes(in_blocks, {
         {"after": False},
     "only the starts are compared: a row also reads what only a later row may read":
         {"before": False},
-    "the old terms are not corrected when the maximum grows":
-        {"old_sum": False, "old_out": False},
+    "the old terms are not corrected when the maximum grows": {"old_sum": False, "old_out": False},
     "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
     "the old sum is not corrected when the maximum grows": {"old_sum": False},
     "each tile forgets those before it": {"reset": True},

@@ -60,6 +60,23 @@ def reads_of(row: int, focal: list[int], groups: list[list[int]], *,
             [t for members in groups if raw(row, members) for t in members if t <= row + ahead])
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "a group is read as soon as one member is past: this reads the future":
+        {"pooled": lambda i, G: G[0] <= i},
+    "the last row of a group gets the group and its members: it counts them twice":
+        {"pooled": lambda i, G: G[-1] <= i},
+    "the last row of a group gets neither the group nor its members: it loses them, itself "
+    "included": {"raw": lambda i, G: G[0] <= i < G[-1]},
+    "the last row of a group reads the pooled group; Eq. 15 gives it the members":
+        {"pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
+    "all members of the open group are read: those behind the row are its future":
+        {"ahead": 10**6},
+    "a row does not read itself": {"ahead": -1},
+    "a focal row inside an open group does not get the members: it needs them too":
+        {"raw": lambda i, G: i in G},
+    "no members are read raw: the open group is lost": {"raw": lambda i, G: False}}
+
+
 def in_order(answer: Answer) -> Answer:
     """Return an answer whose three lists are sorted."""
     def reads(*args: Any) -> Any:
@@ -103,23 +120,19 @@ def every_row(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 # 04.5: the loops
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, focal: list[int],
-           groups: list[list[int]], *, judge: int = -1, even: bool = False,
-           shows: Rule = lambda i, members: members[-1] < i,
-           raw: Rule = lambda i, members: members[0] <= i <= members[-1],
-           judged: float = 1.0) -> Tensor:
-    """Return DGA of one head, row by row; the keywords are mistakes."""
+           groups: list[list[int]], *, judge: int = -1, even: bool = False, judged: float = 1.0,
+           **rules: Any) -> Tensor:
+    """Return DGA of one head, row by row; the keywords are mistakes, `rules` those of a row."""
     pooled = []
     for members in groups:
-        scores = scale ** judged * (k[members] @ q[members[judge]])
+        scores = scale**judged * (k[members] @ q[members[judge]])
         weights = (scores * (not even)).softmax(0)
         pooled.append((weights @ k[members], weights @ v[members]))
     rows = []
     for i in range(len(q)):
-        tokens = [t for t in focal if t <= i]
-        tokens += [t for members in groups if raw(i, members) for t in members if t <= i]
-        read = [pair for pair, members in zip(pooled, groups, strict=True) if shows(i, members)]
-        keys = torch.stack([*(key for key, _ in read), *k[tokens], k[0] * 0])[:-1]
-        values = torch.stack([*(value for _, value in read), *v[tokens], v[0] * 0])[:-1]
+        seen, closed, raw = reads_of(i, focal, groups, **rules)
+        keys, values = (torch.cat([x[seen], *(pooled[z][side][None] for z in closed), x[raw]])
+                        for side, x in enumerate((k, v)))
         rows.append((scale * (keys @ q[i])).softmax(0) @ values)
     return torch.stack(rows)
 
@@ -174,32 +187,12 @@ TURNS: tuple[CourseTask, ...] = (
             "only weights above 0 are counted; a row sees a token also if its weight has rounded "
             "to 0": lambda a: a.sum(0) / (a > 0).sum(0).clamp(min=1)}))),
     CourseTask("04.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
-        equals("every past token once, and no later one", reads_of, every_row,
-               "the focal tokens", "the groups", "the raw tokens", wrong=mistakes(reads_of, {
-            "a group is read as soon as one member is past: this reads the future":
-                {"pooled": lambda i, G: G[0] <= i},
-            "the last row of a group gets the group and its members: it counts them twice":
-                {"pooled": lambda i, G: G[-1] <= i},
-            "the last row of a group gets neither the group nor its members: it loses them, itself "
-            "included": {"raw": lambda i, G: G[0] <= i < G[-1]},
-            "the last row of a group reads the pooled group; Eq. 15 gives it the members":
-                {"pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
-            "all members of the open group are read: those behind the row are its future":
-                {"ahead": 10**6},
-            "a row does not read itself": {"ahead": -1},
-            "a focal row inside an open group does not get the members: it needs them too":
-                {"raw": lambda i, G: i in G},
-            "no members are read raw: the open group is lost": {"raw": lambda i, G: False}})),),
-               drive=in_order),
+        equals("every past token once, and no later one", reads_of, every_row, "the focal tokens",
+               "the groups", "the raw tokens", wrong=mistakes(reads_of, RULES)),), drive=in_order),
     CourseTask("04.5", "attend_groups", "DGA as loops", 15, 4, 5, (
         equals("equal to the definition, row by row", attend, heads, "the output",
                why="does a row read nothing at all? Each reads at least its own token",
-               wrong=mistakes(attend, {
-            "a group is shown as soon as any member is visible: it reads the future":
-                {"shows": lambda i, G: G[0] <= i, "raw": lambda i, G: False},
-            "the last row of a group reads it pooled and raw, so each member twice":
-                {"shows": lambda i, G: G[-1] <= i},
-            "the members of the open group are left out": {"raw": lambda i, G: False},
+               wrong=mistakes(attend, RULES | {
             "members stay raw after their group has closed, and are read twice":
                 {"raw": lambda i, G: True},
             "the first member judges; it is the last one, which has seen the whole group":
@@ -224,8 +217,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"by": "rows"},
             "the divisor is L - t, as if all rows were sampled": {"by": "all"},
             "row t is not counted for token t: a row sees its own token": {"own": 1},
-            "0/0 is not a number: give tokens that no sampled row can see infinity":
-                {"by": "zero"},
+            "0/0 is not a number: give tokens that no sampled row can see infinity": {"by": "zero"},
             "a token that no sampled row can see is unimportant; it was not measured, so it is "
             "kept: its score is infinity": {"unseen": 0.0}})),)),
 )

@@ -24,6 +24,14 @@ def columns_of(row: int, slots: int, segment: int, *,
     return held, first
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "slots and raw tokens are compressed at every segment, also if they are not more than M":
+        {"full": lambda held, slots: True},
+    "exactly M columns are compressed too; there is room for M":
+        {"full": lambda held, slots: held >= slots},
+    "only the raw tokens are counted: the slots need room too": {"count_slots": False},
+    "the first row of a segment still reads the old columns; compression comes before it":
+        {"late": 1}}
 ROWS = [(row, *sizes) for sizes in ((2, 3), (4, 3), (6, 3), (5, 1), (10, 4), (7, 2))
         for row in range(4 * sum(sizes))]
 
@@ -65,11 +73,14 @@ Mixing = Callable[[Tensor, Tensor], Tensor]  # keys and values (N, D) -> weights
 
 def remember(q: Tensor, k: Tensor, v: Tensor, scale: float, slots: int, segment: int,
              mixing: Mixing, *, full: Callable[[int, int], bool] = lambda held, slots: held > slots,
-             late: int = 0, own: bool = True, anew: bool = False) -> Tensor:
+             late: int = 0, count_slots: bool = True, own: bool = True,
+             anew: bool = False) -> Tensor:
     """Return LoCoCo of one head, row by row; the keywords are mistakes."""
-    held_k, held_v, rows = k[:0], v[:0], []
+    held_k, held_v, rows, made = k[:0], v[:0], [], 0
     for i in range(len(q)):
-        if i - late > 0 and (i - late) % segment == 0 and full(len(held_k), slots):
+        held = len(held_k) - (0 if count_slots else made)
+        if i - late > 0 and (i - late) % segment == 0 and full(held, slots):
+            made = slots
             weights = mixing(held_k, held_v)
             held_k = weights @ held_k
             held_v = (mixing(held_v, held_v) if anew else weights) @ held_v
@@ -93,9 +104,9 @@ def text(draw: Draw, tokens: int, slots: int, segment: int) -> tuple[Any, ...]:
 
 # 05.7: the table
 def memory_table(length: int, slots: int, segment: int, *, offset: bool = True,
-                 latest: bool = True, since: bool = True, own: int = 1) -> Tensor:
-    """Return the table, counted row by row; the keywords are mistakes."""
-    firsts = [columns_of(row, slots, segment)[1] for row in range(length)]
+                 latest: bool = True, since: bool = True, own: int = 1, **rules: Any) -> Tensor:
+    """Return the table, counted row by row; the keywords are mistakes, `rules` those of a row."""
+    firsts = [columns_of(row, slots, segment, **rules)[1] for row in range(length)]
     borders = sorted(set(firsts) - {0})
     raw, rows = len(borders) * slots * offset, []
     for row, first in enumerate(firsts):
@@ -109,14 +120,7 @@ TURNS: tuple[CourseTask, ...] = (
     CourseTask("05.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
         equals("equal to counting token by token", columns_of,
                examples(lambda draw, row, slots, segment: (row, slots, segment), *ROWS),
-               "the slots", "the first raw token", wrong=mistakes(columns_of, {
-            "slots and raw tokens are compressed at every segment, also if they are not more than "
-            "M": {"full": lambda held, slots: True},
-            "exactly M columns are compressed too; there is room for M":
-                {"full": lambda held, slots: held >= slots},
-            "only the raw tokens are counted: the slots need room too": {"count_slots": False},
-            "the first row of a segment still reads the old columns; compression comes before it":
-                {"late": 1}})),)),
+               "the slots", "the first raw token", wrong=mistakes(columns_of, RULES)),)),
     CourseTask("05.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
         equals("a mean of the columns with positive numbers", ratio,
                examples(mixed_signs, (2, 3), (3, 5), (4, 7), (1, 4)), "the weights",
@@ -140,13 +144,7 @@ TURNS: tuple[CourseTask, ...] = (
     CourseTask("05.6", "attend_memory", "LoCoCo as loops", 12, 4, 5, (
         equals("equal to the definition, row by row", remember,
                examples(text, (8, 2, 3), (14, 6, 3), (9, 5, 1), (5, 3, 8)), "the output",
-               wrong=mistakes(remember, {
-            "what is held is compressed at every segment, also if it is not more than the slots":
-                {"full": lambda held, slots: held > 0},
-            "exactly as many columns as slots are compressed too; there is room for them":
-                {"full": lambda held, slots: held >= slots},
-            "the first row of a segment still reads the old columns; compression comes before it":
-                {"late": 1},
+               wrong=mistakes(remember, RULES | {
             "a row does not read its own token": {"own": False},
             "values are mixed with weights of their own; they get those of their keys":
                 {"anew": True},
@@ -155,7 +153,7 @@ TURNS: tuple[CourseTask, ...] = (
         equals("the columns of the definition", forward(memory_table),
                examples(lambda draw, tokens, slots, segment: (tokens, slots, segment),
                         (8, 2, 3), (7, 4, 3), (14, 6, 3), (9, 3, 1), (4, 5, 2), (13, 2, 5)),
-               "the table", wrong=mistakes(memory_table, {
+               "the table", wrong=mistakes(memory_table, RULES | {
             "the raw tokens begin at column 0; the slots of all compressions come first":
                 {"offset": False},
             "a row reads the slots of all compressions so far; it reads those of the latest":

@@ -50,8 +50,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the tokens that fill no group, (i - s) mod g of them, are not read": {"rest": False},
             "the first rows read a whole window, although the text has only begun":
                 {"short": False},
-            "a row that is shorter than the window gets a negative number of cores":
-                {"cut": False},
+            "a row that is shorter than the window gets a negative number of cores": {"cut": False},
             "the last token of the last core is read raw as well": {"twice": True},
             "a core counts as all the tokens of its group": {"whole": True},
             "only the cores are counted": {"old": False},
@@ -66,8 +65,7 @@ TURNS: tuple[CourseTask, ...] = (
             "only the cores are kept that the next row reads; the others close too, and nobody "
             "could make them later": {"cores": "visible"},
             "a group that is not complete has a core": {"cores": "open"},
-            "only the window is kept: the tokens that fill no group are raw too":
-                {"raw": "window"},
+            "only the window is kept: the tokens that fill no group are raw too": {"raw": "window"},
             "the window is kept without the next row's own token, and nothing else":
                 {"raw": "short"},
             "the last row decides; the next one may read one core more": {"raw": "last"},

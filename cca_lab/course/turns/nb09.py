@@ -74,8 +74,7 @@ TURNS: tuple[CourseTask, ...] = (
                         (37, 3, 7)), "computed pairs", wrong=mistakes(computed_pairs, {
             "only the visible pairs are counted; a tile is computed whole": {"area": "seen"},
             "only the tiles that are visible whole are computed": {"every": "all"},
-            "the window is forgotten: tiles far to the left of it are computed":
-                {"every": "past"},
+            "the window is forgotten: tiles far to the left of it are computed": {"every": "past"},
             "every tile is computed, those of the future too": {"every": "always"},
             "the last tiles count as whole blocks, though the text ends inside them":
                 {"area": "whole"},

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cca_lab.course.compare import need_close, need_tensor
 from cca_lab.course.exercise import equals, examples, mistakes
-from cca_lab.course.tasks import CourseTask, Draw
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
 
 # 13.3: an attention that a model can call
@@ -28,6 +29,38 @@ def heads(draw: Draw, texts: int, heads: int, tokens: int, d: int,
           scaling: float) -> tuple[Any, ...]:
     """Return tensors of the shape and with a scaling as those of GPT-2 and OPT."""
     return *(draw.normal(texts, heads, tokens, d) for _ in "qkv"), scaling
+
+
+def in_models(answer: Answer, draw: Draw) -> None:
+    """In a GPT-2 and an OPT of random weights the logits are those of their own attention."""
+    from transformers import (
+        AttentionInterface,
+        GPT2Config,
+        GPT2LMHeadModel,
+        OPTConfig,
+        OPTForCausalLM,
+    )
+
+    def called(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+               scaling: float = 1.0, **others: Any) -> tuple[Tensor, None]:
+        wanted = query.transpose(1, 2).shape
+        return need_tensor(answer(query, key, value, scaling), wanted, "the output"), None
+
+    AttentionInterface.register("turn 13.3", called)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        models = {"GPT-2": GPT2LMHeadModel(GPT2Config(
+            vocab_size=20, n_positions=16, n_embd=12, n_layer=2, n_head=3, initializer_range=0.6,
+            bos_token_id=0, eos_token_id=0)), "OPT": OPTForCausalLM(OPTConfig(
+                vocab_size=20, max_position_embeddings=16, hidden_size=12, word_embed_proj_dim=12,
+                ffn_dim=24, num_hidden_layers=2, num_attention_heads=3, init_std=0.6,
+                pad_token_id=1))}
+    for name, model in models.items():
+        ids = draw.integers(0, 20, 2, 9)
+        with case(name), torch.no_grad():
+            wanted = model.eval()(input_ids=ids, use_cache=False).logits
+            model.set_attn_implementation("turn 13.3")
+            need_close(model(input_ids=ids, use_cache=False).logits, wanted, "the logits")
 
 
 # 13.6: groups beside padding
@@ -68,7 +101,8 @@ TURNS: tuple[CourseTask, ...] = (
             "heads and tokens are exchanged by a new shape; transpose moves the numbers along":
                 {"form": "reshaped"},
             "heads and tokens stand as in the queries; the result goes back with both exchanged":
-                {"form": "as it came"}})),)),
+                {"form": "as it came"}})),
+        Property("the models have the logits they had", 1, in_models))),
     CourseTask("13.6", "groups_of", "Groups beside padding", 6, 2, 4, (
         equals("each text is grouped from its own first token", groups_of,
                examples(padded, ([3, 5], 5, 2), ([7, 1, 4], 7, 3), ([6, 6], 6, 4), ([2], 9, 3),

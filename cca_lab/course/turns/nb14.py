@@ -1,5 +1,6 @@
 """What the reader writes in notebook 14: a training loop, scores by offset, weights of tokens."""
 
+import copy
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -8,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cca_lab.course.compare import describe, need_items
+from cca_lab.course.compare import describe, need, need_items
 from cca_lab.course.exercise import equals, examples, mistakes
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # Rounding of a clipped gradient is about 1e-16, and AdamW divides it by 1e-8 at the most. Times a
 # learning rate of 1e-2 and four steps, weights differ by less than 1e-9.
@@ -147,6 +148,51 @@ def trained(train: Answer) -> Answer:
     return run
 
 
+def as_finetuner(answer: Answer, draw: Draw) -> None:
+    """Against the package's `Finetuner` on a GPT-2 of random weights that attends with CCA."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from cca_lab.models.finetune import BETAS, Finetuner
+    from cca_lab.models.plugin import swap_attention
+    from cca_lab.models.recipe import FinetuneConfig
+    from cca_lab.models.training import make_optimizers
+    from cca_lab.tasks.mixture import Mixture
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        mine = GPT2LMHeadModel(GPT2Config(
+            vocab_size=20, n_positions=32, n_embd=12, n_layer=2, n_head=3, initializer_range=0.6,
+            bos_token_id=0, eos_token_id=0, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)).double()
+    swap_attention(mine, "cca", group=4, window=8)
+    theirs = copy.deepcopy(mine)
+    mixture = Mixture(draw.integers(0, 20, 200), (Questions(),), 32, rows=4, text_share=0.75,
+                      shift=5)
+    config = FinetuneConfig(steps=4, learning_rate=1e-2, warmup=2, grow=0.0, precision="float32")
+    records = Finetuner(theirs, mixture, config).run()
+    [optimizer] = make_optimizers(mine, muon=False, learning_rate=0.05, weight_decay=0.01,
+                                  betas=BETAS)
+    got = answer(mine.train(), optimizer, mixture.batch, config.rate, config.steps,
+                 mixture.text_rows)
+    losses = [[record["text_loss"], record["task_loss"]] for record in records]
+    with case("Finetuner, 4 steps of a small GPT-2 with CCA"):
+        need(got, (torch.tensor(losses).double(),
+                   nn.utils.parameters_to_vector(theirs.parameters()).detach()),
+             ("the losses", "the weights"), tolerance=SAME)
+
+
+class Questions:
+    """Rows of random tokens, the last two of which are the answer."""
+
+    name = "random"
+
+    def interleaved_batch(self, rows: int, length: int,
+                          generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return tokens, and which of them are to be predicted."""
+        known = torch.zeros(rows, length, dtype=torch.bool)
+        known[:, ::9] = True
+        return torch.randint(20, (rows, length), generator=generator), known
+
+
 # 14.4: the groups that hold a document
 def groups_of(first: int, length: int, group: int) -> list[int]:
     """Return the groups of all tokens of the document."""
@@ -255,7 +301,8 @@ TURNS: tuple[CourseTask, ...] = (
             "the loss of the text is returned, but not trained on": {"wrong": "answers alone"},
             "the losses are measured after the step; those before it are wanted":
                 {"wrong": "too late"},
-            "optimizer.step() comes after both": {"wrong": "step first"}})),),
+            "optimizer.step() comes after both": {"wrong": "step first"}})),
+        Property("the same losses and weights as the package's Finetuner", 1, as_finetuner)),
                shared=True, drive=trained),
     CourseTask("14.4", "groups_of", "Which groups hold a document", 5, 2, 4, (
         equals("equal to asking every token", groups_of,
@@ -282,8 +329,7 @@ TURNS: tuple[CourseTask, ...] = (
             "all questions count the same; here all offsets do, however many questions each has":
                 {"mean": "questions"},
             "the right answers are added up, and divided by nothing": {"mean": "total"},
-            "the shares are added up, and not divided by the number of offsets":
-                {"mean": "shares"},
+            "the shares are added up, and not divided by the number of offsets": {"mean": "shares"},
             "it is the number of the worst offset, not the share that is right there":
                 {"worst": "offset"},
             "it is the best offset's": {"worst": "best"},

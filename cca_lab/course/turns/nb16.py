@@ -39,8 +39,7 @@ TURNS = (
                examples(lambda draw, row, window, group: (row, window, group), (11, 5, 4),
                         (12, 5, 4), (3, 5, 4), (6, 8, 3), (38, 3, 8), (39, 3, 8), (77, 6, 13)),
                "the tokens read twice", "the tokens not read", wrong=mistakes(read_counts, {
-            "row i has i + 1 tokens behind it, its own included; close groups of those":
-                {"own": 0},
+            "row i has i + 1 tokens behind it, its own included; close groups of those": {"own": 0},
             "a count is negative; take 0 instead": {"cut": False},
             "the window is taken as full; a row near the beginning has fewer tokens":
                 {"full": True},
