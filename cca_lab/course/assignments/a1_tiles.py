@@ -1,4 +1,4 @@
-"""a1: attention from a formula to tiles, with a slope for each head and a sink without a value."""
+"""a1: attention in tiles that pass by, with a slope and a sink without a value."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,57 +18,12 @@ SINGLE = "computed in single precision on the way"
 near = partial(equals, tolerance=EXACT)
 
 
-# a1.2: heads that share
 def with_sink(scores: Tensor, sink: Tensor) -> Tensor:
-    """Return the weights (..., L, L) of a softmax over scores and one sink, without the sink's."""
+    """Return the weights (..., N) of a softmax over scores and one sink, without the sink's."""
     return torch.cat([scores, sink.expand(*scores.shape[:-1], 1)], dim=-1).softmax(-1)[..., :-1]
 
 
-def bare_sink(scores: Tensor, sink: Tensor) -> Tensor:
-    """Return the weights if the sink itself is added to the denominator."""
-    return scores.exp() / (scores.exp().sum(-1, keepdim=True) + sink)
-
-
-def late_mask(scores: Tensor, sink: Tensor) -> Tensor:
-    """Return the weights of scores without a mask, masked afterwards."""
-    return with_sink(scores, sink).tril()
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale: float, *,
-              slope: Callable[[float], float] = lambda scale: 1.0, distance: int = 0,
-              scaled: Callable[[float, int, int], float] = lambda scale, *heads: scale,
-              kv_head: Callable[[int, int, int], int] = lambda head, share, kv: head // share,
-              slope_head: Callable[[int, int], int] = lambda head, share: head,
-              sink_head: Callable[[int, int], int] = lambda head, share: head,
-              future: int = 0, weigh: Callable[[Tensor, Tensor], Tensor] = with_sink) -> Tensor:
-    """Return outputs (B, H, L, E) by one matrix for each head; the keywords are mistakes."""
-    kv, share = k.shape[1], q.shape[1] // k.shape[1]
-    step = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
-    heads = []
-    for head in range(q.shape[1]):
-        source = kv_head(head, share, kv)
-        fall = slope(scale) * slopes[slope_head(head, share)] * (step + distance)
-        scores = scaled(scale, kv, share) * q[:, head] @ k[:, source].mT - fall
-        weights = weigh(scores.masked_fill(step < -future, -INF), sinks[sink_head(head, share)])
-        heads.append(weights @ v[:, source])
-    return torch.stack(heads, dim=1)
-
-
-def inputs(draw: Draw, batch: int, kv_heads: int, query_heads_each: int,
-           length: int) -> tuple[Any, ...]:
-    """Return q, k, v, slopes, sinks and the scale, with 4 features and values of 3."""
-    heads = kv_heads * query_heads_each
-    return (draw.normal(batch, heads, length, 4), draw.normal(batch, kv_heads, length, 4),
-            draw.normal(batch, kv_heads, length, 3), draw.normal(heads).abs(), draw.normal(heads),
-            0.25 + draw.random() / 2)
-
-
-def first_of(head: int, share: int) -> int:
-    """Return the number of the KV head."""
-    return head // share
-
-
-# a1.3: merge
+# a1.2: merge
 def part_of(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return maximum, sum (R,) and accumulator (R, E) of scores (R, N), where N may be 0."""
     none = torch.full((len(scores), 1), -INF, dtype=scores.dtype)
@@ -111,7 +66,7 @@ def merge(one: tuple[Tensor, ...], two: tuple[Tensor, ...], *,
     return tuple(x.float() for x in got) if single else got
 
 
-# a1.4: tiles that pass by
+# a1.3: tiles that pass by
 def passing(answer: Answer) -> Answer:
     """Return attention of a text, of which the answer sees one tile of keys after the other."""
     def attend(q: Tensor, k: Tensor, v: Tensor, rows: int, keys: int, backwards: int,
@@ -143,12 +98,13 @@ def fold(state: Any, q: Tensor, first: int, keys: Tensor, values: Tensor, start:
          slope: float, sink: float, *, shrink_sum: bool = True, shrink_out: bool = True,
          running: bool = True, begin: str = "sink", every: bool = False, mask: float = -INF,
          rows_from: int | None = None, keys_from: int | None = None, fall: float = 1.0,
-         scaled: bool = True, future: int = 0, keep: bool = False,
-         single: bool = False) -> tuple[Any, Tensor]:
+         distance: int = 0, scaled: bool = True, inside: bool = False, future: int = 0,
+         keep: bool = False, single: bool = False) -> tuple[Any, Tensor]:
     """Return the state and the output of rows after one more tile; the keywords are mistakes."""
     row = (first if rows_from is None else rows_from) + torch.arange(len(q))[:, None]
     step = row - (start if keys_from is None else keys_from) - torch.arange(len(keys))
-    scores = (scale if scaled else 1) * q @ keys.T - fall * slope * step.double()
+    fall = fall * slope * (scale if inside else 1)
+    scores = (scale if scaled else 1) * q @ keys.T - fall * (step + distance).double()
     scores = scores.masked_fill(step < -future, mask)
     low = torch.full((len(q), 1), sink, dtype=q.dtype)
     begins = {"sink": (low, torch.ones_like(low)), "power": (low, low.exp()),
@@ -168,8 +124,9 @@ def fold(state: Any, q: Tensor, first: int, keys: Tensor, values: Tensor, start:
 def whole(q: Tensor, k: Tensor, v: Tensor, rows: int, keys: int, backwards: int, scale: float,
           slope: float, sink: float) -> Tensor:
     """Return the outputs (L, E) by one matrix."""
-    x, z = (torch.tensor([number], dtype=torch.float64) for number in (slope, sink))
-    return attention(q[None, None], k[None, None], v[None, None], x, z, scale)[0, 0]
+    step = torch.arange(len(q))[:, None] - torch.arange(len(k))
+    scores = (scale * q @ k.T - slope * step.double()).masked_fill(step < 0, -INF)
+    return with_sink(scores, torch.tensor(sink, dtype=torch.float64)) @ v
 
 
 def text(draw: Draw, length: int, rows: int, keys: int, backwards: int,
@@ -190,37 +147,7 @@ TILES = ((2, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4), (12, 5, 7), (4, 9, 9), (8, 
 LARGER = ((1, 14), (1, 5), (1, 5))
 
 
-# a1.5: costs
-def costs(length: int, dim: int, tile: int, *, flop: int = 4, byte: int = 2, cut: bool = True,
-          pairs: str = "tiles", once: bool = False, values: int = 1, outputs: int = 1,
-          divided: bool = False, rest: int = 1) -> dict[str, int]:
-    """Return the three numbers in closed form; the keywords are mistakes."""
-    full, left = divmod(length, tile)
-    keys = tile * (full * (full + 1) // 2)
-    if divided:
-        keys = int(tile * (full * (full + 1) / 2))
-    scores = {"tiles": tile * keys + rest * left * length, "all": length * length,
-              "causal": length * (length + 1) // 2}[pairs]
-    keys = length if once else keys + (length if rest * left else 0)
-    return {"flops": flop * dim * scores,
-            "bytes": byte * dim * ((1 + values) * keys + (1 + outputs) * length),
-            "scores": min(tile, length if cut else tile) ** 2}
-
-
-def by_counting(length: int, dim: int, tile: int) -> dict[str, int]:
-    """Return the same, tile after tile of rows."""
-    ends = [(first, min(first + tile, length)) for first in range(0, length, tile)]
-    keys = sum(last for _, last in ends)
-    return {"flops": 4 * dim * sum((last - first) * last for first, last in ends),
-            "bytes": 4 * dim * (keys + length), "scores": min(tile, length) ** 2}
-
-
-def sized(draw: Draw, length: int, features: int, tile: int) -> tuple[int, int, int]:
-    """Return the sizes."""
-    return length, features, tile
-
-
-# a1.6: backward
+# a1.4: backward
 def backward(weights: Tensor, upstream: Tensor, *, centre: str = "mean", own: bool = True,
              sign: int = -1, rest: str = "sink", divided: bool = False,
              single: bool = False) -> tuple[Tensor, Tensor]:
@@ -273,48 +200,13 @@ def gradient(which: int, name: str, wrong: dict[str, Answer]) -> Property:
 
 
 HAND = {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}
-ONE_HEAD = examples(inputs, (1, 1, 1, 2), (1, 1, 1, 3), (1, 1, 1, 5), (1, 1, 1, 1),
-                    larger=((1, 1), (1, 1), (1, 1), (1, 9)))
-HEADS = examples(inputs, (1, 2, 1, 2), (1, 1, 3, 2), (1, 2, 2, 3), (2, 2, 3, 4),
-                 larger=((1, 2), (2, 3), (2, 3), (2, 5)))
 ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a sink", ("01",), (
     CourseTask("a1.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the row", 2, by_hand(HAND, 1e-6, rounded=5e-3), wrong={
             "not right yet: output": lambda: HAND | {"output": 16 / 3},
             "write a fraction, do not round": lambda: HAND | {"without": 5.33},
             "not right yet: powers": lambda: HAND | {"powers": [8, 2, 1, 4]}}),)),
-    CourseTask("a1.2", "attend", "Heads that share, with a slope and a sink", 20, 2, 5, (
-        near("one head equals the formula", attention, ONE_HEAD, "the output", wrong=mistakes(
-            attention, {
-            "the scale is forgotten": {"scaled": lambda *args: 1.0},
-            "the sink z itself is added to the denominator, not e^z": {"weigh": bare_sink},
-            "the sink is forgotten": {"weigh": lambda scores, sink: scores.softmax(-1)},
-            "the slope is forgotten": {"slope": lambda scale: 0.0},
-            "the slope is added instead of subtracted": {"slope": lambda scale: -1.0},
-            "the slope is multiplied by the scale too": {"slope": lambda scale: scale},
-            "the distance is i - t + 1, so that the row's own token is one away": {"distance": 1},
-            "the distance is i - t - 1, one too short": {"distance": -1},
-            "the mask is applied after the softmax: masked tokens then still stand in the "
-            "denominator": {"future": 99, "weigh": late_mask},
-            "the future is not masked": {"future": 99},
-            "a row sees one token of the future": {"future": 1},
-            "the row's own token is left out": {"future": -1}})
-            | {SINGLE: lambda *args: attention(*args).float(),
-               "the values are returned as they are": lambda q, k, v, *rest: v}),
-        near("each query head reads its own KV head", attention, HEADS, "the output", points=2,
-             wrong=mistakes(attention, {
-            "query head h reads KV head h % Hk": {"kv_head": lambda head, share, kv: head % kv},
-            "query head h takes the slope of its KV head's number": {"slope_head": first_of},
-            "query head h takes the sink of its KV head's number": {"sink_head": first_of},
-            "query head h takes slope and sink of its KV head's number":
-                {"slope_head": first_of, "sink_head": first_of},
-            "the scale is divided by the number of KV heads":
-                {"scaled": lambda scale, kv, share: scale / kv},
-            "the scale is divided by the number of query heads of a KV head":
-                {"scaled": lambda scale, kv, share: scale / share}})
-            | {"only the first sequence of the batch is asked":
-                   lambda q, *rest: attention(q[:1].expand_as(q), *rest)}))),
-    CourseTask("a1.3", "merge", "Two parts of one softmax", 20, 3, 5, (
+    CourseTask("a1.2", "merge", "Two parts of one softmax", 20, 3, 5, (
         near("two parts give the whole", merge, examples(
             parts, (1, 1, 1), (2, 1, 3), (2, 4, 2), larger=((1, 2), (1, 6), (1, 6))),
             "the maximum", "the sum", "the accumulator", wrong=mistakes(merge, {
@@ -337,7 +229,7 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
             "the accumulator", hidden=True, wrong=mistakes(merge, {
             "a part whose maximum is below -100000 is taken to be empty": {"low": -1e5},
             "the maximum is not let below -10000 in the powers": {"clamp": -1e4}})))),
-    CourseTask("a1.4", "fold", "Tiles that pass by", 35, 4, 5, (
+    CourseTask("a1.3", "fold", "Tiles that pass by", 35, 4, 5, (
         near("the output equals one matrix", whole, examples(
             partial(text, backwards=0), *TILES, larger=LARGER),
              "the output", points=2, wrong=mistakes(fold, {
@@ -354,6 +246,9 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
             "the scores are not scaled": {"scaled": False},
             "no slope is subtracted": {"fall": 0.0},
             "the slope is added": {"fall": -1.0},
+            "the slope is multiplied by the scale too": {"inside": True},
+            "the distance is i - t + 1, so that the row's own token is one away": {"distance": 1},
+            "the distance is i - t - 1, one too short": {"distance": -1},
             "no token of the future is masked": {"future": 99},
             "each row sees one token of the future": {"future": 1},
             "the row's own token is masked": {"future": -1},
@@ -365,30 +260,13 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
             "masked scores are -10000 instead of minus infinity": {"mask": -1e4},
             "exp is taken without the maximum subtracted": {"running": False, "begin": "zero"}})),
         near("the tiles may come in any order", whole, examples(
-            text, *((*size, 1) for size in TILES), larger=(*LARGER, (0, 1))), "the output",
-            hidden=True, wrong={
+            text, *((*size, 1) for size in TILES), larger=((8, 14), *LARGER[1:], (1, 1))),
+            "the output", hidden=True, wrong={
             "the row's own tile is taken to be the last one":
                 lambda state, q, first, keys, values, start, *numbers: fold(
                     state if start else None, q, first, keys, values, start, *numbers)})),
         drive=passing),
-    CourseTask("a1.5", "costs", "What tiles cost, without counting", 20, 3, 3, (
-        replace(equals("equal to counting", by_counting, examples(
-            sized, (1, 1, 1), (5, 1, 2), (4, 3, 2), (3, 2, 8), (23, 8, 5),
-            larger=((1, 90), (1, 9), (1, 20))), wrong=mistakes(costs, {
-            "a multiplication and an addition count as one": {"flop": 2},
-            "only the causal pairs are counted": {"pairs": "causal"},
-            "tiles that lie wholly in the future are counted too": {"pairs": "all"},
-            "the keys and values are read once, not once for each tile of rows": {"once": True},
-            "the keys are read, and the values are forgotten": {"values": 0},
-            "the outputs are not written": {"outputs": 0},
-            "the last tile, which is not whole, is forgotten": {"rest": 0},
-            "a number has one byte, not two": {"byte": 1},
-            "the tile is larger than the text, and not cut off": {"cut": False}})), right=costs),
-        equals("right for a trillion tokens", costs, examples(
-            sized, (10**12 + 7, 128, 64), (10**11, 64, 128),
-            larger=((10**11, 10**12), (64, 128), (48, 130))), hidden=True, wrong=mistakes(costs, {
-            "a float is computed on the way: divide with //": {"divided": True}})))),
-    CourseTask("a1.6", "backward", "The softmax backwards", 20, 4, 4, (
+    CourseTask("a1.4", "backward", "The softmax backwards", 20, 4, 4, (
         gradient(0, "the gradient of the scores", mistakes(backward, {
             "the mean of the upstream gradient is not subtracted": {"centre": "none"},
             "the plain sum of the upstream gradient is subtracted, not its sum with the weights":
