@@ -282,6 +282,18 @@ def quiet() -> None:
 
 
 @contextmanager
+def _without_bar() -> Iterator[None]:
+    """Show no bar while weights are read, as transformers does for every file, however small."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
 def reading(source: str, what: str, name: str = "path_or_name") -> Iterator[None]:
     """Turn any error within the context into a one-line ValueError that names the source."""
     try:
@@ -307,7 +319,7 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
             or of another shape than the config's.
     """
     config = config_of(source)
-    with reading(source, "the model"):
+    with reading(source, "the model"), _without_bar():
         both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
             source, config=config, dtype=dtype, output_loading_info=True,
             ignore_mismatched_sizes=True, trust_remote_code=False)
