@@ -5,7 +5,6 @@ for the one holds for the others. `tests/attention` asks the backends themselves
 """
 
 import json
-import re
 from copy import deepcopy
 from dataclasses import FrozenInstanceError
 from functools import partial
@@ -99,17 +98,6 @@ def test_rows_of_the_table_are_complete(name):
         for option in cls.option_names():
             with pytest.raises(FrozenInstanceError):
                 setattr(mechanism, option, None)
-
-
-@every_name
-def test_every_option_is_explained(name):
-    """A line "option: what it is" under Attributes, of the class or of a base class."""
-    for option in MECHANISMS[name].option_names():
-        line = re.compile(rf"^ +(\w+, )*{option}(, \w+)*: \S", re.MULTILINE)
-        declared = [parent for parent in MECHANISMS[name].__mro__
-                    if option in vars(parent).get("__annotations__", {})]
-        assert any(line.search(parent.__doc__.partition("Attributes:")[2])
-                   for parent in declared), option
 
 
 @every_case
