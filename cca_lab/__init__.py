@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         restore_attention,
         save_pretrained,
         swap_attention,
+        swapped,
     )
 
 __all__ = ["AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACache", "Full", "H2O",
@@ -59,7 +60,8 @@ __all__ = ["AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACach
            "Mechanism", "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
            "VerticalSlash", "attention_maps", "attention_of", "causal_intervals",
            "disable_attention_dropout", "interval_attention", "load_pretrained", "local_inputs",
-           "mechanism_of", "pool_groups", "restore_attention", "save_pretrained", "swap_attention"]
+           "mechanism_of", "pool_groups", "restore_attention", "save_pretrained", "swap_attention",
+           "swapped"]
 # the last two load transformers
 _PACKAGES = ("attention", "mechanisms", "mechanisms.caches", "models")
 
