@@ -23,6 +23,7 @@ from cca_lab.course.compare import (
     need_same,
 )
 from cca_lab.course.compare import first as first_of
+from cca_lab.course.exercise import in_bounds
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # What the kernels of a7 should compute, in plain torch and float64, and the usual ways to get it
@@ -556,26 +557,27 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attentio
              "masked": 36})),)),
     CourseTask("a7.2", "scaled_sum", "A ragged sum", 25, 2, 4, (
         Property("the sum, and nothing behind it", 1, sum_right),
-        Property("each program does the blocks that are its own", 1, sum_owner))),
+        Property("each program does the blocks that are its own", 1, sum_owner)), drive=in_bounds),
     CourseTask("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, 4, (
         Property("the softmax of the visible columns, and nothing behind it", 1, softmax_right),
         Property("any offset and strides", 1, softmax_strides),
-        Property("scores of 10000, and rows that see nothing", 1, softmax_hard))),
+        Property("scores of 10000, and rows that see nothing", 1, softmax_hard)), drive=in_bounds),
     CourseTask("a7.4", "pool", "Pooling of ragged groups", 50, 3, 5, (
         Property("cores of one head", 1, pool_right),
         Property("batches, and query heads that share a key head", 1, pool_heads),
-        Property("NaN of other groups stays there", 1, pool_nan))),
+        Property("NaN of other groups stays there", 1, pool_nan)), drive=in_bounds),
     CourseTask("a7.5", "lse_rows", "A kernel with three mistakes", 20, 2, 4, (
         Property("a tile that is not full", 1, lse_tail),
         Property("several tiles", 1, lse_tiles),
-        Property("all of it, far from 0", 1, lse_all, hidden=True))),
+        Property("all of it, far from 0", 1, lse_all, hidden=True)), drive=in_bounds),
     CourseTask("a7.6", "one_interval", "Attention over one interval", 60, 4, 5, (
         Property("one head and one interval equal one matrix", 2, right),
-        Property("scores near 10000 do no harm", 1, large))),
+        Property("scores near 10000 do no harm", 1, large)), drive=in_bounds),
     CourseTask("a7.7", "attention", "Attention over several intervals", 60, 5, 4, (
         Property("several intervals, some empty", 1, intervals),
         Property("shared key heads and a soft cap", 1, heads),
-        Property("what no row reads or is stays untouched", 1, trap, hidden=True))),
+        Property("what no row reads or is stays untouched", 1, trap, hidden=True)),
+        drive=in_bounds),
     CourseTask("a7.8", "tiles_read", "How many tiles", 25, 3, 3, (
         Property("equal to counting", 1, tiles_small),
         Property("right for two billion tokens", 1, tiles_large, hidden=True))),
