@@ -5,6 +5,7 @@ import inspect
 import linecache
 import textwrap
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from cca_lab.theory.forall.core import Theorem
@@ -34,7 +35,10 @@ class Slip:
     def made(self) -> Any:
         """Return the function with the slip, in the module of the right one."""
         owner, name = self.place
-        return changed(getattr(owner, name), self.right, self.wrong)
+        function = getattr(owner, name)
+        if hasattr(function, "fn"):  # a kernel
+            return SimpleNamespace(fn=changed(function.fn, self.right, self.wrong))
+        return changed(function, self.right, self.wrong)
 
 
 def changed(function: Any, right: str, wrong: str) -> Any:
