@@ -125,8 +125,8 @@ def my_attention(folder: Path | None = None) -> ModuleType:
     What was not climbed yet is filled in from the solutions.
     """
     path = (folder or Path.cwd()) / FILE
-    if not path.exists() or list(_sections(path)) != list(LADDER):
-        _write(path, _sections(path))
+    if list(sections := _sections(path)) != list(LADDER):
+        _write(path, sections)
     spec = importlib.util.spec_from_file_location("my_attention", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -151,7 +151,7 @@ def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = 
     path = (folder or Path.cwd()) / FILE
     copied = copied or "### BEGIN SOLUTION" in cell  # the committed notebooks
     source = definitions(cell) if f"def {answer.__name__}(" in cell else inspect.getsource(answer)
-    parts = [*_brought(answer, definitions(cell)), source.strip()]
+    parts = [*_brought(answer, definitions(cell), known=set(LADDER.values())), source.strip()]
     sections = _sections(path)
     sections[task_id] = (SOLUTION if copied else YOURS, "\n\n\n".join(parts) + "\n")
     _write(path, sections)
@@ -178,25 +178,33 @@ def definitions(cell: str) -> str:
 
 
 def _is_in_head(node: ast.stmt) -> bool:
-    return isinstance(node, (ast.Import, ast.ImportFrom)) and ast.unparse(node) in HEAD
+    return any(ast.dump(node) == ast.dump(each) for each in ast.walk(ast.parse(HEAD))
+               if isinstance(each, (ast.Import, ast.ImportFrom)))
 
 
-def _brought(answer: Callable[..., Any], source: str) -> list[str]:
-    """Return the source of the reader's own helpers, and of imports, that stand in other cells."""
-    known = set(LADDER.values()) | {"math", "torch", "tl", "triton"}
+def _brought(answer: Callable[..., Any], source: str, known: set[str]) -> list[str]:
+    """Return what an answer uses of other cells: the reader's own helpers, imports, and numbers.
+
+    What is in `source` or `known` stands in the module already. Other objects, such as tensors,
+    cannot be written as source: the module says so when the function is called.
+    """
     parts = []
     for name, value in inspect.getclosurevars(inspect.unwrap(answer)).globals.items():
-        if name in known or re.search(rf"^(def {name}\(|{name} =|.*import.*\b{name}\b)", source,
-                                      re.MULTILINE):
+        if name in known | {"math", "torch", "tl", "triton"} or re.search(
+                rf"^(def {name}\(|{name} =|.*import.*\b{name}\b)", source, re.MULTILINE):
             continue
+        known.add(name)  # once, though helpers may call each other
         if inspect.ismodule(value):
             parts.append(f"import {value.__name__} as {name}")
-        elif getattr(value, "__module__", None) == "__main__" and inspect.isroutine(value):
-            parts += [*_brought(value, ""), inspect.getsource(value).strip()]
         elif isinstance(value, (int, float, str, tuple)):
             parts.append(f"{name} = {value!r}")
-        elif hasattr(value, "__module__"):
-            parts.append(f"from {value.__module__} import {value.__name__} as {name}")
+        elif inspect.isroutine(value) or inspect.isclass(value):
+            if value.__module__ != "__main__":
+                parts.append(f"from {value.__module__} import {value.__name__} as {name}")
+                continue
+            if inspect.isroutine(value):
+                parts += _brought(value, "", known)
+            parts.append(inspect.getsource(value).strip())
     return parts
 
 
@@ -211,15 +219,21 @@ def _sections(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def _write(path: Path, sections: dict[str, tuple[str, str]]) -> None:
-    """Write the module, with solutions for the turns that it lacks."""
-    missing = [task_id for task_id in LADDER if task_id not in sections]
-    solutions = _solutions() if missing else {}
+    """Write the module, with solutions for the turns that it lacks.
+
+    What the reader changed above the first function and below the last one stays.
+    """
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    first, (_, end, tail) = MARK.search(before), before.partition(END)
+    solutions = {} if set(sections) >= set(LADDER) else _solutions()
     parts = []
     for task_id, name in LADDER.items():
         author, source = sections.get(task_id) or (SOLUTION, solutions[task_id])
         parts.append(f"# ---- {task_id} {name}: {author}\n{source.strip()}\n")
+    text = [before[: first.start()] if first else HEAD, "\n\n".join(parts), "\n\n", END,
+            tail if end else TAIL]
     with replacing(path) as new:
-        new.write_text(HEAD + "\n\n".join(parts) + "\n\n" + END + TAIL, encoding="utf-8")
+        new.write_text("".join(text), encoding="utf-8")
 
 
 def _solutions() -> dict[str, str]:

@@ -5,14 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from cca_lab import CCA, swap_attention
+from cca_lab import CCA, MECHANISMS, swap_attention
 from cca_lab.course import library
 
 ROOT = str(Path(__file__).resolve().parents[2])
 HALF = 0.5
+TENSOR = torch.ones(2)
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """Forget the reader's mechanisms, which the module registers for the whole process."""
+    before = dict(MECHANISMS)
+    yield
+    MECHANISMS.clear()
+    MECHANISMS.update(before)
 
 
 def core_token(queries, keys, values, scale):
@@ -22,10 +33,18 @@ def core_token(queries, keys, values, scale):
 
 
 def weights_of(keys, judge, scale):
+    """Helpers that call each other, and an object that cannot be written as source."""
+    if not len(keys):
+        return again() @ TENSOR
     return torch.softmax(2 * HALF * scale * (keys @ judge), dim=0)
 
 
+def again():
+    return weights_of
+
+
 CELL = '''import itertools
+from cca_lab import swap_attention
 
 print("an experiment")
 def core_token(queries, keys, values, scale):
@@ -40,13 +59,15 @@ your_turn("03.2", core_token)
 
 
 def test_what_passed_is_kept_with_its_helpers(tmp_path, monkeypatch):
-    for name in (core_token, weights_of):
+    for name in (core_token, weights_of, again):
         monkeypatch.setattr(name, "__module__", "__main__")
     library.keep("03.2", core_token, CELL, folder=tmp_path)
     text = (tmp_path / library.FILE).read_text()
     part = text[text.index("# ---- 03.2"):text.index("# ---- 03.3")]
     assert part.startswith("# ---- 03.2 core_token: yours\n")
-    assert "def weights_of" in part and "HALF = 0.5" in part and "# mine" in part
+    assert part.count("def weights_of") == 1 == part.count("def again") and "TENSOR =" not in part
+    assert "HALF = 0.5" in part and "# mine" in part
+    assert "import swap_attention" in part  # the head names it in its text alone
     assert not any(word in part for word in ("Hint", "experiment", "your_turn", "It is the last"))
     assert "# ---- 03.3 row_reads: from the solutions\n" in text
     module = library.my_attention(tmp_path)
@@ -58,11 +79,14 @@ def test_what_passed_is_kept_with_its_helpers(tmp_path, monkeypatch):
 def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
     library.my_attention(tmp_path)
     path = tmp_path / library.FILE
-    path.write_text(path.read_text().replace("    rows = []", "    rows = []  # edited", 1))
+    path.write_text(path.read_text().replace("    rows = []", "    rows = []  # edited", 1)
+                    .replace("import math\n", "import math\nimport string\n", 1)
+                    + "\nMINE = string.digits\n")
     library.keep("03.3", library.my_attention(tmp_path).row_reads,
                  "def row_reads(row, group, window):\n    return 0, row\n", copied=True,
                  folder=tmp_path)
     text = path.read_text()
+    assert library.my_attention(tmp_path).MINE == "0123456789"
     assert "# edited" in text and "# ---- 03.3 row_reads: from the solutions\ndef row_reads(row, " \
         "group, window):\n    return 0, row\n" in text
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from cca_lab import CCA, StreamingLLM
+from cca_lab import CCA, MECHANISMS, StreamingLLM
 from cca_lab.mechanisms.examine import TESTS, examine, heads
 from cca_lab.mechanisms.own import OwnAttention
 
@@ -76,6 +76,13 @@ WRONG = {"all rungs equal the loops": Unequal, "the weights of a row sum to 1": 
                                        Window()], ids=lambda mechanism: mechanism.name)
 def test_right_mechanisms_pass(mechanism):
     assert all(examine(mechanism).values())
+
+
+def test_of_the_package_only_slots_that_share_tokens_fail_a_test():
+    failed = {(name, test) for name, mechanism in MECHANISMS.items() for test in TESTS
+              if TESTS[test](mechanism())}
+    assert failed <= {("lococo", "no token is read twice")}
+    assert TESTS["no token is read twice"](MECHANISMS["lococo"](slots=4, segment=4))
 
 
 @pytest.mark.parametrize("test", TESTS)

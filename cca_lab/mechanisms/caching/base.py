@@ -285,7 +285,7 @@ class MechanismCache(Cache, Generic[M]):
                              f"{self.mechanism.name!r} for a {type(self).__name__}; call "
                              f"swap_attention(model, {self.mechanism.name!r}) first")
         self.attention, self.config = attention, config
-        self.reader: int | None = None  # id of the config of the model that has read the text
+        self.reader: PreTrainedConfig | None = None  # of the model that has read the text
         super().__init__(layers=[StateLayer(partial(type(self).state, attention.at_layer(layer)))
                                  for layer in range(config.num_hidden_layers)])
 
@@ -307,10 +307,10 @@ class MechanismCache(Cache, Generic[M]):
             raise ValueError(f"past_key_values: layers have read {min(read)} to {max(read)} "
                              "tokens, as the last forward was interrupted; reset() the cache, and "
                              "read the text again")
-        if read != {0} and self.reader not in (None, id(config)):
+        if read != {0} and self.reader is not None and self.reader is not config:
             raise ValueError("past_key_values: the cache holds what another model has read; make a "
                              "new cache for this one, or reset() this cache")
-        self.reader = id(config)
+        self.reader = config
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy, whose model may be a copy too."""
