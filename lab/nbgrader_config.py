@@ -1,4 +1,4 @@
-"""Settings for nbgrader, which reads this file only from the folder it starts in: `cd lab` first."""
+"""Settings for nbgrader, which reads this file from the folder it starts in: `cd lab` first."""
 
 c = get_config()  # noqa: F821  (nbgrader defines it)
 

@@ -5,7 +5,8 @@ import hashlib, os, pathlib, random, re
 
 def _seed():
     texts = [f"{name}={value}" for name, value in os.environ.items()]
-    for path in [*pathlib.Path("/proc").glob("[0-9]*/environ"), *pathlib.Path("..").glob("**/.seed"),
+    for path in [*pathlib.Path("/proc").glob("[0-9]*/environ"),
+                 *pathlib.Path("..").glob("**/.seed"),
                  *pathlib.Path(os.environ.get("TMPDIR", "/tmp")).parent.glob("**/.seed")]:
         try:
             texts.append(path.read_text(errors="ignore"))
