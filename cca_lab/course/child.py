@@ -10,6 +10,7 @@ it can only send bytes: the other side compares.
 import contextlib
 import ctypes
 import errno
+import gc
 import importlib.abc
 import json
 import linecache
@@ -31,7 +32,8 @@ ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel t
 # the sandbox, as keys do, which cross all namespaces; into other processes; or to memory that
 # belongs to no process and is not counted. Those of times are here for /dev/null, which has one
 # time for all; setsockopt for buffers of sockets, which may be large and are not counted either;
-# priorities and what is known of the cache of files, for they outlive the process.
+# the last three lines for what another process or call could read there: the priorities of the
+# process that forks, attributes of folders, the cache of files.
 FORBIDDEN = {name: (int(x86), int(arm)) for name, x86, arm in map(str.split, """
 add_key 248 217, request_key 249 218, keyctl 250 219, ptrace 101 117, process_vm_readv 310 270,
 process_vm_writev 311 271, process_madvise 440 440, pidfd_getfd 438 438, kcmp 312 272,
@@ -48,9 +50,10 @@ mq_timedsend 242 182, mq_timedreceive 243 183, mq_notify 244 184, mq_getsetattr 
 memfd_create 319 279, memfd_secret 447 447, utimensat 280 88, utime 132 -1, utimes 235 -1,
 futimesat 261 -1, setsockopt 54 208, setpriority 141 140, ioprio_set 251 30,
 sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274,
+sched_setaffinity 203 122, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, setxattrat 463 463,
 fadvise64 221 223, mincore 27 232, cachestat 451 451, preadv2 327 286
 """.split(","))}
-CLONE, CLONE3, SOCKETS = (56, 220), 435, ((41, 198), (53, 199))
+CLONE, CLONE3, PRLIMIT, SOCKETS = (56, 220), 435, (302, 261), ((41, 198), (53, 199))
 NAMESPACES = 0x7E020000  # flags of clone
 
 
@@ -126,6 +129,8 @@ def syscall_filter(architecture: int, native: int) -> bytes:
     lines += [(equal, 0, 1, CLONE3), refuse(errno.ENOSYS)]
     lines += [(equal, 0, 4, CLONE[native]), (load, 0, 0, 16), (some, 0, 1, NAMESPACES),
               refuse(errno.EPERM), allow]
+    lines += [(equal, 0, 4, PRLIMIT[native]), (load, 0, 0, 16), (equal, 1, 0, 0),  # its own only
+              refuse(errno.EPERM), allow]
     for numbers in SOCKETS:  # others, such as of virtual machines, have no namespace
         lines += [(equal, 0, 4, numbers[native]), (load, 0, 0, 16), (equal, 0, 1, socket.AF_UNIX),
                   allow, refuse(errno.EAFNOSUPPORT)]
@@ -136,28 +141,37 @@ def start_forks(control: socket.socket, folders: list[str]) -> None:
     """Serve each socket that `control` brings by a fork, after the fork before has ended.
 
     With `folders` this is a sandbox of its own: all other processes end, and the folders' files go.
+    Whatever goes wrong ends this process, and the other side starts a new one.
     """
     child = 0
     while True:
         word, links, *_ = socket.recv_fds(control, 1, 1)
+        if not word:
+            return
         if child:
             os.kill(-1 if folders else child, signal.SIGKILL)
             os.waitpid(child, 0)
-        while folders and len(list(Path("/proc").glob("[0-9]*"))) > 2:
+        while folders and sum(name.isdigit() for name in os.listdir("/proc")) > 2:
             time.sleep(0.001)  # the sandbox and this process stay
-        for entry in [entry for folder in folders for entry in Path(folder).iterdir()]:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-        if not word:
-            return
+        for folder in folders:
+            empty(Path(folder))
         child = os.fork()
         if child == 0:
             control.close()
             serve(socket.socket(fileno=links[0]))
         os.close(links[0])
         control.send(b"+")
+
+
+def empty(folder: Path) -> None:
+    """Remove all that lies in a folder, and rights that were changed."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if folder.stat().st_uid == os.getuid():
+        folder.chmod(0o1777)
 
 
 def serve(link: socket.socket) -> None:
@@ -229,7 +243,7 @@ if __name__ == "__main__":
     import torch
 
     torch.set_num_threads(1)
-    for name in settings["imports"]:  # once, and not in each fork
+    for name in ("wire", *settings["imports"]):  # once, and not in each fork
         with contextlib.suppress(ImportError):
             __import__(name)
     sys.path.insert(0, str(Path.cwd()))
@@ -237,5 +251,6 @@ if __name__ == "__main__":
     # What a submission prints is read by nobody; until here, errors are ours.
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
+    gc.freeze()  # else each fork's collector copies all memory
     control.send(b"+")
     start_forks(control, settings["folders"])

@@ -9,6 +9,7 @@ Reports say which it was.
 import errno
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -160,10 +161,10 @@ def readable() -> list[str]:
 
 
 def visible(path: Path) -> bool:
-    """Return True for a path below a folder of the system, all of which a submission can read."""
+    """Return True for a path below a folder of the system or of Python: submissions can read it."""
     path = path.resolve()
     masked = any(path.is_relative_to(Path(folder, "cca_lab")) for folder in packages())
-    return not masked and any(path.is_relative_to(top) for top in SYSTEM)
+    return not masked and any(path.is_relative_to(top) for top in (*SYSTEM, *readable()))
 
 
 def packages() -> list[str]:
@@ -179,6 +180,7 @@ def packages() -> list[str]:
 STARTING = 60.0  # seconds for the interpreter and torch
 STARTS = 40  # of the process; each answer may end it once
 IMPORTS = ("numpy", "scipy.stats", "triton.language")  # that take long: before the process forks
+QUICK = 0.2  # seconds of all cells
 
 
 class Session:
@@ -186,10 +188,8 @@ class Session:
 
     Its cells (name and source) are run first, in order; one that ends the process is left out then.
     If it is `forgetful`, a call finds a process without memory of those before: each call where the
-    cells take less than 0.2 s, else some, and nobody knows which.
+    cells take less than `QUICK` seconds, else some, and nobody knows which.
     """
-
-    forgetful = False
 
     def __init__(self, cells: list[tuple[str, str]], limits: Limits,
                  sandbox: str | None = None) -> None:
@@ -203,6 +203,7 @@ class Session:
         self._link: socket.socket | None = None  # to the fork that has run the cells
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._starts = self._largest = self._killings = 0
+        self.forgetful, self._forked = False, False
 
     def __enter__(self) -> Self:
         return self
@@ -224,9 +225,8 @@ class Session:
         if name in self._stopped:
             raise Mistake(self._stopped[name])
         self._in_time()
-        took = sum(self.cell_seconds.values())
         if (self.forgetful and self.started < self.limits.starts / 2
-                and secrets.randbelow(1000) < 200 / max(0.1, took)):
+                and random.random() * sum(self.cell_seconds.values()) < QUICK):
             self.forget()
         self._start()
         functions: list[Callable[..., Any]] = []
@@ -269,14 +269,20 @@ class Session:
             self.started += self._now() - begun
 
     def _fork(self) -> bool:
-        """Let the child fork; without an answer it is stopped, and False is returned."""
+        """Let the child fork; without an answer it is stopped, and False is returned.
+
+        Before the first fork no submission has run: what goes wrong there is a GraderError.
+        """
         assert self._control is not None
         self._link, theirs = socket.socketpair()
         with theirs, suppress(OSError):
             socket.send_fds(self._control, [b"+"], [theirs.fileno()])
             if self._control.recv(1):
+                self._forked = True
                 return True
         self.stop()
+        if not self._forked:
+            raise GraderError(f"the {self.sandbox} sandbox cannot fork")
         return False
 
     def _run(self, name: str, source: str) -> None:
@@ -328,6 +334,7 @@ class Session:
     def _launch(self) -> None:
         """Start the child; what goes wrong is a GraderError: no submission has run yet."""
         self._starts += 1
+        self._forked = False
         try:
             self._scratch = tempfile.TemporaryDirectory(prefix="cca-lab-",
                                                         ignore_cleanup_errors=True)
