@@ -55,8 +55,7 @@ STUDIES: dict[str, tuple[str, str]] = {
 # Commands of their own, whose options are settings too.
 COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("cca_lab.studies.pretrain:Pretrain",
-                 "Train a tokenizer and a small base model that reads and retrieves, and write its "
-                 "card."),
+                 "Train a tokenizer and a small base model that reads and retrieves."),
     "finetune": ("cca_lab.studies.finetune:Finetune",
                  "Swap a model's attention and finetune it on text and questions; Ctrl-C saves the "
                  "run."),
