@@ -72,8 +72,8 @@ class Finetune(TextStudy, MechanismOptions):
     reading: Reading = Reading()
     task: tuple[str, ...] = ()
     """Prompts to train on in place of the built-in questions: niah_single, niah_multikey,
-    niah_multivalue, variable_tracking, common_words, frequent_words, key_values, or a file of your
-    own questions in JSON lines."""
+    niah_multivalue, variable_tracking, key_values, or a file of your own questions in JSON
+    lines."""
     difficulty: tuple[str, ...] = ()
     """Difficulty of the tasks, such as 8 or chains=2."""
     context_parallel: Count = 1
