@@ -10,6 +10,7 @@ from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, res
 
 PAGES = repository() / "docs" / "results"
 
+
 def test_a_result_is_written_when_all_is_measured(tmp_path):
     with study.result_file(tmp_path / "a.json") as result:
         result["rows"] = [1.5]
