@@ -19,7 +19,7 @@ from cca_lab.files import new_result
 from cca_lab.mechanisms import DGA, MECHANISMS, Full, Mechanism
 from cca_lab.mechanisms.cca.mechanism import Grouped
 from cca_lab.options import Count
-from cca_lab.reporting import command_line, device_name, machine, write_figure
+from cca_lab.reporting import command_line, device_name, machine
 from cca_lab.studies.mqar_training import RecallRecipe, learn, new_model
 from cca_lab.studies.study import (
     Report,
@@ -91,8 +91,6 @@ class Recall:
     """Only CCA and StreamingLLM, at half of the tokens."""
     out: Path | None = None
     """JSON file to write; by default in data/results. What it holds is not trained again."""
-    figure: Path | None = None
-    """PNG of the frontier to write."""
 
     @property
     def recipe(self) -> RecallRecipe:
@@ -114,8 +112,6 @@ class Recall:
             cells, missing = self.planned()
             result["too_small"] = sorted({*result["too_small"], *missing})
             measure_missing(out, result, cells, self.row, "trials")
-        if self.figure is not None:
-            write_figure(self.figure, figure_of(result))
         print(table(result))
         return result
 

@@ -37,8 +37,7 @@ STUDIES: dict[str, tuple[str, str]] = {
                   "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
                   "matrix peak, memory."),
     "peers": ("cca_lab.studies.benchmarks.peers:Peers",
-              "Measure published attention for the CPU beside CCA: FlexAttention, OpenVINO, ONNX "
-              "Runtime."),
+              "Measure PyTorch's FlexAttention on the CPU beside CCA: time and useful operations."),
     "decode": ("cca_lab.studies.benchmarks.decode:Decode",
                "Measure one token's attention with each cache against a full cache: time, bytes, "
                "entries."),
@@ -56,8 +55,7 @@ STUDIES: dict[str, tuple[str, str]] = {
 # Commands of their own, whose options are settings too.
 COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("cca_lab.studies.pretrain:Pretrain",
-                 "Train a tokenizer and a small base model that reads and retrieves, and write its "
-                 "card."),
+                 "Train a tokenizer and a small base model that reads and retrieves."),
     "finetune": ("cca_lab.studies.finetune:Finetune",
                  "Swap a model's attention and finetune it on text and questions; Ctrl-C saves the "
                  "run."),
