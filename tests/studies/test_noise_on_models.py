@@ -1,6 +1,5 @@
 """Noise in a model's attention: where it goes, how much, and that it leaves (DGA Figure 3b)."""
 
-
 import pytest
 import torch
 
@@ -10,7 +9,7 @@ from cca_lab.models import swap_attention
 from cca_lab.studies import noise_on_models
 from cca_lab.studies.noise_on_models import Noise
 from cca_lab.theory.noise import weight as noise
-from tests.mutants import theory_dga as wrong
+from tests.mutants import real_heads as wrong
 from tests.studies import small
 
 OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2},
