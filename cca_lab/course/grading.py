@@ -306,6 +306,7 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
             if sum(session.cell_seconds.values()) > limits.starts / STARTS:  # of each start
                 notes.append(session.cell_times())
             session.stop()
+            session.forgetful = True
             tasks = [task_record(task, known[task.id].values() if seed is None else
                                  unseen(task, answers[task.id], seed, known[task.id]))
                      for task in assignment.tasks]
