@@ -22,7 +22,7 @@ FILE = "my_attention.py"
 # The turns that are kept, in the order of the ladder, each with its function.
 LADDER = {
     "01.2": "attend_loops", "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
-    "01.13": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
+    "01.17": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
     "03.14": "by_kernel", "04.5": "attend_groups", "04.7": "group_table", "05.6": "attend_memory",
     "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table",
