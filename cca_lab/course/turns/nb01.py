@@ -330,8 +330,9 @@ TURNS: tuple[CourseTask, ...] = (
                 copied_up_to(lambda n, block: n // block * block)}),), drive=in_bounds),
     CourseTask("01.13", "softmax_of_rows", "A kernel for the softmax", 5, 2, 3, (
         equals("each row's softmax", softmax_32,
-               examples(lambda draw, rows, columns: (draw.normal(
-                   rows, columns, dtype=torch.float32, scale=60.0),), (3, 4), (5, 12), (2, 21)),
+               examples(lambda draw, rows, columns, scale: (draw.normal(
+                   rows, columns, dtype=torch.float32, scale=scale),),
+                        (3, 4, 1.0), (5, 12, 1.0), (2, 21, 300.0)),
                "the weights", wrong={
             "the padding of the tile has the score 0, and e^0 is 1: load it as -inf":
                 lambda scores: softmax_32(scores, 1 << (scores.shape[1] - 1).bit_length()),
@@ -353,9 +354,10 @@ TURNS: tuple[CourseTask, ...] = (
         drive=in_bounds),
     CourseTask("01.15", "mean_in_two_tiles", "A kernel with an online softmax", 5, 3, 3, (
         equals("equal to one softmax over both tiles", two_tiles,
-               examples(lambda draw, rows, columns: (draw.normal(
-                   rows, columns, dtype=torch.float32, scale=60.0), draw.normal(
-                   columns, dtype=torch.float32)), (3, 8), (5, 32)), "the mean",
+               examples(lambda draw, rows, columns, scale: (draw.normal(
+                   rows, columns, dtype=torch.float32, scale=scale), draw.normal(
+                   columns, dtype=torch.float32)), (3, 8, 2.0), (5, 32, 2.0), (4, 16, 300.0)),
+               "the mean",
                wrong=mistakes(two_tiles, {
             "the terms of the first tile are not corrected when the maximum grows":
                 {"corrected": False},
