@@ -223,7 +223,7 @@ class Largest(TorchDispatchMode):
 
 # 01.12 to 01.15: four small kernels
 def softmax_32(scores: Tensor, width: int = 0) -> Tensor:
-    """Return the softmax of each row in float32, over so many more columns that have the score 0."""
+    """Return the softmax of each row, over `width` columns: what is missing has the score 0."""
     padding = scores.new_zeros(len(scores), max(0, width - scores.shape[1]))
     return torch.cat([scores, padding], 1).softmax(1)[:, : scores.shape[1]]
 
