@@ -115,7 +115,8 @@ class CCAState(Stored):
     def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
         """Attend to sinks, visible cores and the raw tokens after them, in one softmax."""
         core_key, core_value = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
-        if cores and not self.bias and stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
+        # one row sees all raw tokens that are stored, sinks too
+        if cores and not self.bias and stop == start + 1:
             return attend_row(query, [(core_key, core_value), (self.raw_key, self.raw_value)],
                               scale=scale, backend=self.backend)
         heads = core_key.shape[1]  # H with one core per query head, else Hk
