@@ -1,4 +1,4 @@
-"""The labelled formulas of docs/claims, and the ledger's in plain letters, are what the code checks.
+"""The labelled formulas of docs/claims, and those of the ledger, are what the code checks.
 
 Each is turned into Python and evaluated: it must be the function that a claim's check judges, or
 hold in the cases of that check and be attained in some. A changed formula must be noticed.

@@ -22,6 +22,7 @@ BRACKETS = {"(": ("", ")"), "[": ("", "]"), "{": ("", "}"), r"\lceil": ("ceil", 
             r"\lfloor": ("floor", r"\rfloor")}
 ENDS = {"", "+", "-", ",", *RELATIONS, *(end for _, end in BRACKETS.values())}
 FUNCTIONS = ("P", "U", "lambda_")
+KNOWN = {"ceil": ceil, "floor": floor, "Fraction": Fraction}
 
 
 def text(article: str) -> str:
@@ -60,12 +61,12 @@ def chain(tex: str, functions: tuple[str, ...] = FUNCTIONS) -> list[str]:
 
 def value(tex: str, functions: tuple[str, ...] = FUNCTIONS, side: int = -1, **names):
     """Return the value of one side of a formula, by default the last, for these names."""
-    return eval(chain(tex, functions)[::2][side], globals() | names)
+    return eval(chain(tex, functions)[::2][side], KNOWN | names)
 
 
 def holds(tex: str, functions: tuple[str, ...] = FUNCTIONS, **names) -> bool:
     """Return whether a chain of relations holds for these names."""
-    return bool(eval(" ".join(chain(tex, functions)), globals() | names))
+    return bool(eval(" ".join(chain(tex, functions)), KNOWN | names))
 
 
 class _Parser:
