@@ -21,12 +21,6 @@ STUDIES: dict[str, tuple[str, str]] = {
              "trained from scratch."),
     "reproduce": ("cca_lab.studies.reproduce.run:Reproduce",
                   "Re-enact the papers' tables and figures at a small scale, and say what agrees."),
-    "noise": ("cca_lab.studies.noise:NoiseStudy",
-              "DGA's Figure 3b: measure what noise in the attention does to the next-token "
-              "distribution."),
-    "convergence": ("cca_lab.studies.convergence:Convergence",
-                    "DGA's Figures 3a and 4: measure whether grouped attention learns faster than "
-                    "full."),
     "heads": ("cca_lab.studies.heads:Heads",
               "Measure how sparse every head is: k90, effective tokens, the weight of the first "
               "and of far tokens."),

@@ -66,8 +66,6 @@ FIGURES = {
         [1, 2], {"a": [1, 2]}, {"a": [(1, 0.1), (2, 0.1)]}, xlabel="m", ylabel="v"),
     "separation": lambda: groups.separation({"a": ([4.0, 2.0], [1.5])}, m=2),
     "descent_paths": lambda: groups.descent_paths({"a": (np.eye(2), [[1, 1], [0.5, 0.5]])}),
-    "with_intervals": lambda: groups.with_intervals({"t": {"a": [(1, 0, 2), (2, 1, 3)]}}, [1, 2],
-                                                    xlabel="x", ylabel="y"),
     "holdings": lambda: caches.holdings({"a": np.tri(4), "b": np.tri(4) / 2}),
     "kept_and_forgotten": lambda: caches.kept_and_forgotten({"a": SQUARE[0]}, SQUARE[1],
                                                             tokens=WORDS),
