@@ -16,9 +16,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "retrieval": ("cca_lab.studies.retrieval:Retrieval",
                   "Find the KV heads that fetch what stands far back, by four scores, and "
                   "compare these."),
-    "mqar": ("cca_lab.studies.mqar:Recall",
-             "Zoology's recall task: how many keys each mechanism answers with how much memory, "
-             "trained from scratch."),
     "reproduce": ("cca_lab.studies.reproduce.run:Reproduce",
                   "Re-enact the papers' tables and figures at a small scale, and say what agrees."),
     "heads": ("cca_lab.studies.heads:Heads",

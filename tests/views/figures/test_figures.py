@@ -76,8 +76,6 @@ FIGURES = {
                                                       measured={"a": {2: 1.1}}),
     "token_times": lambda: caches.token_times({"a": [1.0, 2.0]}),
     "found_by_depth": lambda: recall.found_by_depth([[0.5, 1.0]], depths=[0.5], lengths=[8, 16]),
-    "frontier of recall": lambda: recall.frontier({"full": {1024: [0.9]}}, {"full": "full"},
-                                                  published=0.99, guess=0.1),
     "head_maps": lambda: sparsity.head_maps(causal_maps(2, 3, 5)),
     "sorted_weights": lambda: sparsity.sorted_weights({"one": causal_maps(8)[-1]}),
     "by_head": lambda: sparsity.by_head({"a": SQUARE, "b": SQUARE}, shared=True),
