@@ -51,7 +51,7 @@ class Pretrain:
     seed: Natural = 0
     """Random seed of the weights and the data."""
     text: str | None = None
-    """Text to read: a file, a folder, or hub:NAME for a data set; by default Python's library."""
+    """Text to read: a file or a folder; by default Python's library."""
     threads: Natural = 0
     """CPU threads; 0 leaves the choice to PyTorch."""
     attention: str = "full"

@@ -16,17 +16,8 @@ STUDIES: dict[str, tuple[str, str]] = {
     "retrieval": ("cca_lab.studies.retrieval:Retrieval",
                   "Find the KV heads that fetch what stands far back, by four scores, and "
                   "compare these."),
-    "mqar": ("cca_lab.studies.mqar:Recall",
-             "Zoology's recall task: how many keys each mechanism answers with how much memory, "
-             "trained from scratch."),
     "reproduce": ("cca_lab.studies.reproduce.run:Reproduce",
                   "Re-enact the papers' tables and figures at a small scale, and say what agrees."),
-    "noise": ("cca_lab.studies.noise:NoiseStudy",
-              "DGA's Figure 3b: measure what noise in the attention does to the next-token "
-              "distribution."),
-    "convergence": ("cca_lab.studies.convergence:Convergence",
-                    "DGA's Figures 3a and 4: measure whether grouped attention learns faster than "
-                    "full."),
     "heads": ("cca_lab.studies.heads:Heads",
               "Measure how sparse every head is: k90, effective tokens, the weight of the first "
               "and of far tokens."),

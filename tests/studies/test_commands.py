@@ -11,11 +11,10 @@ from cca_lab.mechanisms import CCA, MECHANISMS
 from cca_lab.models import attention_of, load_pretrained, save_pretrained, swap_attention
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.models.run_folder import read_log
-from cca_lab.studies import compare, heads, mqar, needles, retrieval
+from cca_lab.studies import compare, heads, needles, retrieval
 from cca_lab.studies.evaluate import Evaluate
 from cca_lab.studies.finetune import Finetune
 from cca_lab.studies.lengths import Lengths
-from cca_lab.studies.mqar_training import RecallRecipe
 from cca_lab.studies.recover import Recover
 from cca_lab.studies.registry import COMMANDS, STUDIES
 from cca_lab.studies.reproduce.measured import Latency
@@ -253,21 +252,6 @@ def test_retrieval_scores_every_head_and_judges_the_choices(tmp_path, capsys):
         assert found["losses"][name]["0"]["value"] == pytest.approx(none, rel=1e-5)
     assert written(tmp_path / "h.json") == found
     assert "| gates" in capsys.readouterr().out
-
-
-def test_mqar_trains_two_mechanisms_and_continues(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(mqar, "RecallRecipe",
-                        lambda steps: RecallRecipe(steps=steps, rows=4, every=1, tests=8, width=8))
-    study = dict(length=16, pairs=2, vocabulary=16, steps=2, out=tmp_path / "m.json", entries=(12,))
-    first = mqar.Recall(**study, attention=("cca",)).run()
-    assert list(first["trials"]) == ["full, seed 0", "cca group=2 window=5, seed 0",
-                                     "cca group=4 window=7, seed 0"]
-    more = mqar.Recall(**study, attention=("streaming_llm",)).run()
-    assert list(more["trials"])[:3] == list(first["trials"]) and len(more["trials"]) == 4
-    assert more["trials"]["full, seed 0"] == first["trials"]["full, seed 0"]
-    assert "| cca group=2 window=5" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="holds a study with another recipe"):
-        mqar.Recall(**study | {"steps": 3}).run()
 
 
 def test_heads_and_their_sparsity(text, tmp_path, capsys):
