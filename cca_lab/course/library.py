@@ -21,7 +21,8 @@ from cca_lab.files import notebooks_folder, replacing
 FILE = "my_attention.py"
 # The turns that are kept, in the order of the ladder, each with its function.
 LADDER = {
-    "01.2": "attend_loops", "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
+    "00.1": "weighted_mean", "00.2": "pooling_matrix", "01.2": "attend_loops",
+    "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
     "01.17": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
     "03.14": "by_kernel", "04.5": "attend_groups", "04.7": "group_table", "05.6": "attend_memory",
