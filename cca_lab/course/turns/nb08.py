@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.exercise import equals, mistakes
 from cca_lab.course.tasks import CourseTask, Draw
 
 

@@ -55,8 +55,6 @@ FIGURES = {
                                        bandwidth=1e8),
     "strip": lambda: costs.strip(FORMS, climbed={"loops"}),
     "mixing": lambda: diagrams.mixing(torch.eye(2), inputs=["a", "b"]),
-    "lab_map": lambda: diagrams.lab_map({"papers": {"A": True}, "mechanisms": {"a": False}},
-                                        [("A", "a")]),
     "vectors_in_circle": lambda: diagrams.vectors_in_circle({"a": (1, 0), "b": (0, 1)}, bold=["b"]),
     "layers_to_reach": lambda: diagrams.layers_to_reach({"a": [[1, 0], [3, 1]]}),
     "stored_weights": lambda: diagrams.stored_weights([0, 1], {"bf16": [1.0, 0.0]}),
