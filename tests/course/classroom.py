@@ -28,10 +28,9 @@ def build(folder: Path) -> dict[str, float | None]:
         return handed_in.solved(PART, {"a5.2": HEAD + "".join(f"    {line}\n" for line in lines)})
 
     student(20, handed_in.solved(PART, right[
-        "numpy, and a state of one tensor: the logarithm of the sum, and the output"].cells))
+        "loops instead of tensors, and another example"].cells))
     student(0, handed_in.released(PART))
-    student(15, handed_in.solved(PART, matrix.spoilt(PART, wrong[
-        "the old terms are not corrected"])))
+    student(18, handed_in.solved(PART, matrix.spoilt(PART, wrong["one token of the future"])))
     for what in ("forge the printed result", "write the marks"):
         student(0, handed_in.filled(PART, {"a5.2": CHEATS[what]}))
 
