@@ -7,8 +7,6 @@ from cca_lab.course.registry import assignment_of
 from tests.course import handed_in, matrix
 
 PART = "a5"
-WRONG = next(entry for part, entry in matrix.entries()[1]
-             if (part, entry.what) == (PART, "one token of the future"))
 # A right answer by other means: rows one after the other, in numpy.
 OTHER = '''import numpy as np
 
@@ -20,6 +18,8 @@ def intervals(length, sinks, group, window):
     return np.stack([zero, n, zero + c, c + np.minimum(row + 1, sinks), start, c + row + 1],
                     axis=1).reshape(length, 3, 2)
 '''
+WRONG = OTHER.replace("c + row + 1]", "c + np.minimum(row + 2, length)]")  # a token of the future
+LOST = 2  # points, by it
 
 
 def colab() -> dict:
@@ -68,14 +68,15 @@ def build(folder: Path, lab: Path) -> dict[str, tuple[float, float]]:
 
     Returns for each student the points of a5.2 and of the whole assignment.
     """
-    edited = handed_in.solved(PART, matrix.spoilt(PART, WRONG))
+    edited, whole = handed_in.solved(PART, {"a5.2": WRONG}), assignment_of(PART).points
     for cell in edited["cells"]:
         if cell["id"] in ("a5-2-check", "given-setup"):
             cell["source"] = "check = print\npoints = lambda *args: 6"
-    class_ = {"ann": (handed_in.solved(PART, {"a5.2": OTHER}), 6, 20), "bob": (colab(), 6, 20),
+    class_ = {"ann": (handed_in.solved(PART, {"a5.2": OTHER}), 6, whole),
+              "bob": (colab(), 6, whole),
               "cem": (handed_in.solved(PART), 0, 0),  # late
-              "eve": (edited, 4, 18), "fay": (handed_in.released(PART), 0, 0),
-              "gus": ("This is no notebook.", 0, 0), "hal": (accidents(), 6, 20)}
+              "eve": (edited, 6 - LOST, whole - LOST), "fay": (handed_in.released(PART), 0, 0),
+              "gus": ("This is no notebook.", 0, 0), "hal": (accidents(), 6, whole)}
     for student, (notebook, *_) in class_.items():
         if student == "hal":
             text, name = "\ufeff" + json.dumps(notebook), "Copy of a5 (1).ipynb"

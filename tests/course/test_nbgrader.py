@@ -21,7 +21,7 @@ from cca_lab import files
 from cca_lab.course import gradebook, grading
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from tests.command import run_command
-from tests.course import classroom, handed_in, matrix
+from tests.course import classroom, handed_in
 
 LAB = files.course_folder()
 A5 = assignment_of("a5")
@@ -85,7 +85,7 @@ def test_a_class_of_eight_by_the_commands_of_the_readme(course, monkeypatch, who
         lines = {line["student_id"]: line for line in csv.DictReader(file)}
     assert {name: float(line["score"]) for name, line in lines.items()} == {
         name: points[whole] for name, points in wanted.items()}
-    assert float(lines["cem"]["raw_score"]) == (20 if whole else 6)
+    assert float(lines["cem"]["raw_score"]) == (A5.points if whole else 6)
     page = Path("feedback/eve/a5_cca/a5_cca.html").read_text()
     for text in ("no   no row reads a later token (0 of 2)", "comes later",
                  "ok   every earlier token is read exactly once (2 of 2)"):
@@ -98,15 +98,15 @@ def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course
     ours = (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text()
     nbgrader(course, "generate_assignment", "a5_cca", "--force")
     assert (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text().strip() == ours.strip()
-    wrong = matrix.spoilt("a5", classroom.WRONG)
     for student, notebook in {"solved": handed_in.solved("a5"), "noisy": classroom.accidents(),
-                              "wrong": handed_in.solved("a5", wrong),
+                              "wrong": handed_in.solved("a5", {"a5.2": classroom.WRONG}),
                               "untouched": handed_in.released("a5")}.items():
         handed_in.hand_in(course / "submitted", student, "a5", notebook)
     nbgrader(course, "autograde", "a5_cca")
     with gradebook.opened(course / "gradebook.db") as book:
         scores = {entry.student.id: entry.score for entry in book.assignment_submissions("a5_cca")}
-    assert scores == {"solved": 20, "noisy": 20, "wrong": 18, "untouched": 0}
+    assert scores == {"solved": A5.points, "noisy": A5.points, "wrong": A5.points - classroom.LOST,
+                      "untouched": 0}
 
 
 def record(student: str, part: str = "a5", **more) -> grading.Record:
