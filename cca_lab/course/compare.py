@@ -127,28 +127,16 @@ def by_hand(wanted: Mapping[str, Any], near: float = 0.0, rounded: float = 0.0) 
     """
     def check(answer: Answer, draw: Draw) -> Share | None:
         got = need_keys(answer(), wanted)
-        far = {key: distance(got[key], right) for key, right in wanted.items()}
-        short = [key for key in wanted if near < far[key] < rounded]
-        wrong = [key for key in wanted if far[key] > near and key not in short]
+        missed = [key for key, right in wanted.items() if not alike(got[key], right, near)]
+        short = [key for key in missed if alike(got[key], wanted[key], rounded)]
+        wrong = [key for key in missed if key not in short]
         said = [f"not right yet: {', '.join(wrong)}"] * bool(wrong)
         if short:
             said.append(f"right to about 3 digits: {', '.join(short)}: write a fraction, do not "
                         "round")
-        return Share(1 - len(wrong + short) / len(wanted), ". ".join(said)) if said else None
+        return Share(1 - len(missed) / len(wanted), ". ".join(said)) if said else None
 
     return check
-
-
-def distance(got: Any, wanted: Any) -> float:
-    """Return the largest difference of numbers or lists; infinity for another kind or length."""
-    if plain(got) == plain(wanted):
-        return 0.0
-    try:
-        numbers, right = (torch.as_tensor(x, dtype=torch.float64).flatten() for x in (got, wanted))
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        return float("inf")
-    far = float((numbers - right).abs().max()) if numbers.shape == right.shape else float("inf")
-    return far if far == far else float("inf")
 
 
 def plain(value: Any) -> Any:
