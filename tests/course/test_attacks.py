@@ -17,7 +17,7 @@ from cca_lab.course import grading, sandbox
 from cca_lab.course.registry import assignment_of
 from cca_lab.course.sandbox import Limits, Session
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, unseen
-from tests.course import handed_in, matrix
+from tests.course import handed_in
 
 HERE = Path(__file__).parent / "attacks"
 A5 = assignment_of("a5")
