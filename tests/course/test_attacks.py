@@ -83,7 +83,7 @@ def test_an_attack_gets_nothing_and_an_unusual_right_answer_all(monkeypatch):
 MEMORY = '''
 import os, pathlib, resource, socket, sys
 COUNT = [0]
-PLACES = ["/tmp/left", "/dev/shm/left"]
+PLACES = [f"{folder}/left" for folder in ("/tmp", "/dev/shm")]
 
 def remember(x):
     global LINK
