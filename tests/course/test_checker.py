@@ -105,7 +105,7 @@ def test_one_task_in_a_terminal(tmp_path, capsys):
     assert front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2")
     said = capsys.readouterr().out
     assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said
-    assert "6 of 6 points. Marks" in said
+    assert "6 of 6 points.\nMarks" in said
     with pytest.raises(ValueError, match="task: got a6.2, which is no task of a5_cca.ipynb"):
         front.check_file(folder / "a5_cca.ipynb", COURSE, task="a6.2")
 
