@@ -41,9 +41,8 @@ def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
                 raise ValueError(f"{path.name}: the id {name!r} is taken; give the claim another")
             for field, value in facts.items():
                 if not isinstance(value, FIELDS.get(field, ())):
-                    raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted "
-                                     f"{', '.join(FIELDS)}, each a string, list or table as in the "
-                                     "other claims")
+                    raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted one of "
+                                     f"{', '.join(FIELDS)}, of the type it has in other claims")
             claims[name] = facts
     return claims
 

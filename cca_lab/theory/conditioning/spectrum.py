@@ -5,8 +5,6 @@ meant by "Hessian", of which the article docs/claims/dga.md says more:
 
     of the proof (Eqs. 32, 35; Lemmas 3, 4)  H = 2 V^T V  (d x d)    Hbar = 2 Vbar^T Vbar  (d x d)
     of Problems 1 and 2, by the weights      H = 2 V V^T  (L x L)    Hbar = 2 Vbar Vbar^T  (k x k)
-
-Matrices may hold Fractions.
 """
 
 from collections.abc import Callable, Iterator, Sequence

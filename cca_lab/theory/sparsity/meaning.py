@@ -13,7 +13,6 @@ from cca_lab.attention.statistics import keys_for_mass_loops
 from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.sparsity.laws import rho_sparse
 
-Row = Sequence[Fraction]
 NINE_TENTHS = Fraction(9, 10)
 
 
@@ -27,7 +26,7 @@ def block(length: int, tokens: int) -> list[Fraction]:
     return [Fraction(1, tokens)] * tokens + [Fraction(0)] * (length - tokens)
 
 
-def k90(row: Row) -> int:
+def k90(row: Sequence[Fraction]) -> int:
     """Count the keys, largest first, that carry 90 % of a row in rationals."""
     return keys_for_mass_loops(row, NINE_TENTHS)  # type: ignore[arg-type]  # rationals
 
