@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -138,6 +139,7 @@ def train(folder: Path) -> None:
     torch.save(weights(trainer.accelerator.unwrap_model(trainer.model)), folder / f"{rank}.pt")
 
 
+@pytest.mark.nightly
 def test_groups_of_processes_train_as_one(tmp_path):
     """Five rows between two groups, each row between the two processes of a group."""
     read = mixture(rows=5)
