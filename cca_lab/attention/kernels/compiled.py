@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cca_lab.attention.kernels.offline import Resources
+if TYPE_CHECKING:
+    from cca_lab.attention.kernels.offline import Resources
 
 
-def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> Resources:
+def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> "Resources":
     """Compile the kernel that a reader's launcher starts, for an NVIDIA target.
 
     Args:
@@ -33,6 +34,8 @@ def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "s
         RuntimeError: with the end of the compiler's error output, if it fails.
     """
     import torch
+
+    from cca_lab.attention.kernels.offline import Resources
 
     written = ast.parse("".join(linecache.getlines(launcher.__code__.co_filename)))
     written.body = [node for node in written.body if isinstance(node, (
@@ -58,7 +61,7 @@ def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "s
     return Resources(**json.loads(run.stdout))
 
 
-def _compile(source: str, target: str) -> Resources:
+def _compile(source: str, target: str) -> "Resources":
     import torch
 
     from cca_lab.attention.kernels.offline import resources
