@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
+from cca_lab.attention.dense import accumulation_dtype, masked_matrix, product, weigh
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, Stored, none_of
@@ -62,6 +62,12 @@ class H2OState(Stored):
 
     def _attend(self, query: Tensor, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, and update the scores."""
+        if query.shape[2] == 1:  # the row sees all
+            dtype = self.score.dtype
+            rows = query.reshape(len(query), self.key.shape[1], -1, query.shape[3]).to(dtype)
+            weights = (product(rows, self.key.to(dtype).mT) * scale).softmax(dim=-1)
+            self.score += weights.detach().mean(dim=2)                         # (B, Hk, n)
+            return product(weights, self.value.to(dtype)).to(query.dtype).reshape(query.shape)
         entries, kv_heads = self.key.shape[2], self.key.shape[1]
         past, done = entries - query.shape[2], []
         for rows in torch.arange(query.shape[2], device=query.device).split(ROWS_AT_ONCE):
