@@ -21,12 +21,14 @@ from cca_lab.files import notebooks_folder, replacing
 FILE = "my_attention.py"
 # The turns that are kept, in the order of the ladder, each with its function.
 LADDER = {
-    "01.2": "attend_loops", "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
-    "01.13": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
+    "00.1": "weighted_mean", "00.2": "pooling_matrix", "01.2": "attend_loops",
+    "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
+    "01.17": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
-    "03.14": "by_kernel", "04.5": "attend_groups", "04.7": "group_table", "05.6": "attend_memory",
+    "03.14": "by_kernel", "04.2": "importance_of", "04.4": "reads_of", "04.5": "attend_groups",
+    "04.7": "group_table", "05.5": "mixing_weights", "05.6": "attend_memory",
     "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table",
-    "08.2": "streaming_step", "14.2": "two_losses", "14.3": "train"}
+    "08.2": "streaming_step", "08.4": "h2o_step", "14.2": "two_losses", "14.3": "train"}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"
@@ -81,6 +83,30 @@ class MyCCA(OwnAttention):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MyDGA(OwnAttention):
+    """DGA: the tokens that get most attention (04.2) stay raw, the others are pooled (04.7)."""
+
+    group: int = 8
+    gamma: float = 0.1
+    name: ClassVar = "my_dga"
+    title: ClassVar = "my DGA"
+    sizes: ClassVar = ("group", "gamma")
+    rungs: ClassVar = {"mask": by_mask, "tiles": in_tiles, "kernel": by_kernel}
+
+    def one_head(self, q, k, v, scale):
+        length, count = len(q), int(self.gamma * len(q))
+        count += (length - count) % self.group  # so that the others fill their groups
+        scores = importance_of(attend_dense(q, k, torch.eye(length, dtype=q.dtype), scale))
+        focal = sorted(scores.argsort(descending=True)[:count].tolist())
+        others = [t for t in range(length) if t not in focal]
+        groups = [others[z : z + self.group] for z in range(0, len(others), self.group)]
+        cores = [core_token(q[members], k[members], v[members], scale) for members in groups]
+        keys, values = (torch.cat([x[focal], *(core[side][None] for core in cores), x[others]])
+                        for side, x in enumerate((k, v)))
+        return keys, values, group_table(length, focal, groups)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MyStreaming(OwnAttention):
     """StreamingLLM: the tokens themselves, and a table (06.11); row by row, the step of 08.2."""
 
@@ -107,7 +133,29 @@ class MyStreaming(OwnAttention):
         return length <= self.sinks + self.recent + 1
 
 
-MECHANISMS |= {"my_cca": MyCCA, "my_streaming": MyStreaming}
+@dataclass(frozen=True, kw_only=True)
+class MyH2O(OwnAttention):
+    """H2O, by the step of 08.4 with the rule of 06.2: what was read most so far stays."""
+
+    heavy: int = 32
+    recent: int = 31
+    name: ClassVar = "my_h2o"
+    title: ClassVar = "my H2O"
+    sizes: ClassVar = ("heavy", "recent")
+
+    def one_head_loops(self, q, k, v, scale):
+        def keep(scores):
+            return kept_places(scores, self.heavy, self.recent)
+
+        rows, keys, values, received = [], k[:0], v[:0], k[:0, 0]
+        scaled = q * scale * q.shape[1] ** 0.5
+        for query, key, value in zip(scaled, k, v):
+            row, keys, values, received = h2o_step(query, key, value, keys, values, received, keep)
+            rows.append(row)
+        return torch.stack(rows)
+
+
+MECHANISMS |= {mine.name: mine for mine in (MyCCA, MyDGA, MyStreaming, MyH2O)}
 
 
 def test_my_cca():

@@ -5,6 +5,7 @@ import importlib
 import linecache
 import os
 import types
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import nbformat
 
 from cca_lab.course.cell import local
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
-from cca_lab.course.tasks import CourseTask, marks_of
+from cca_lab.course.tasks import CourseTask, Mark, marks_of
 from cca_lab.files import repository
 from tests.course.kinds import Right, Wrong
 
@@ -75,10 +76,12 @@ def affected(part: str, changed: set[str]) -> list[CourseTask]:
             and (not changed or cell_of(task.id) in reached or task.files and files_changed)]
 
 
-def files(part: str, scope: dict[str, object]) -> Path:
-    """Return the folder with a solved submission's files, or the one that a changed cell names."""
-    return Path(str(scope.get("FOLDER")
-                    or importlib.import_module(f"tests.course.answers.{part}").folder()))
+def of_folder(home: Path, name: str = "") -> list[Mark]:
+    """Return the marks of the files in a folder: of all properties, or of the one named."""
+    tasks = [task for part in ASSIGNMENTS.values() for task in part.tasks if task.files]
+    return [mark for task in tasks for mark in marks_of(replace(task, properties=tuple(
+        prop for prop in task.properties if name in ("", prop.name))),
+        local(task, home / task.answer), SECRET)]
 
 
 def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> dict[str, float]:
@@ -96,7 +99,8 @@ def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> d
         exec(compile(source, path, "exec"), scope)
     result: dict[str, float] = {}
     for task in affected(part, set(changed)):
-        answer = files(part, scope) / task.answer if task.files else scope[task.answer]
+        answer = importlib.import_module(f"tests.course.answers.{part}").folder() / task.answer if (
+            task.files) else scope[task.answer]
         for finding in marks_of(task, local(task, answer), SECRET):
             if not finding.full:
                 result[finding.property.name] = finding.property.points - finding.earned

@@ -11,6 +11,7 @@ import pytest
 
 from cca_lab import files
 from tests.course import matrix
+from tests.course.answers import a10
 
 
 def cases(entries):
@@ -23,6 +24,9 @@ def cases(entries):
 
 
 RIGHT, WRONG = map(cases, matrix.entries())
+FOLDERS = [pytest.param(name, said, change, id=said,
+                        marks=[] if said == "nothing was trained" else pytest.mark.nightly)
+           for name, changes in a10.WRONG_FOLDERS.items() for said, change in changes.items()]
 
 
 @pytest.mark.parametrize("part", matrix.HERE)
@@ -40,6 +44,19 @@ def test_a_wrong_answer_loses_what_it_should(part, wrong):
     said: list[str] = []
     assert matrix.lost(part, matrix.spoilt(part, wrong), said) == wrong.lost
     assert wrong.says in "\n".join(said)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("change", a10.RIGHT_FOLDERS.values(), ids=a10.RIGHT_FOLDERS)
+def test_another_right_folder_of_a10_has_all_points(change):
+    assert [mark.message for mark in matrix.of_folder(a10.changed(change)) if not mark.full] == []
+
+
+@pytest.mark.parametrize(("name", "said", "change"), FOLDERS)
+def test_a_wrong_folder_of_a10_is_told_its_own_sentence(name, said, change):
+    [mark] = matrix.of_folder(a10.changed(change), name)
+    assert not mark.full
+    assert said in mark.message
 
 
 @pytest.mark.nightly

@@ -211,7 +211,7 @@ def none_of(x: Tensor) -> Tensor:
 
 
 def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: float,
-               backend: str = "auto") -> Tensor:
+               bias: float = 0.0, backend: str = "auto") -> Tensor:
     """Attend with one row to all columns of all parts, in one softmax.
 
     Args:
@@ -219,6 +219,7 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
         parts: one or two pairs of keys and values, (B, Hp, n, D) each; n >= 1 and Hp, a divisor of
             H, may differ by part.
         scale: factor on the dot products.
+        bias: what is added to the logits of the first part, if there are two.
         backend: of `interval_attention`; "auto" takes a single tile of the blocked backend, without
             a table of intervals, where no kernel is used and no gradient is recorded.
 
@@ -226,15 +227,15 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
         (B, H, 1, D) in the query's dtype.
     """
     (key, value), *others = parts
-    if others and key.shape[1] == others[0][0].shape[1] and others[0][0].numel() < FEW \
-            and key.numel() < FEW:
+    if others and not bias and key.shape[1] == others[0][0].shape[1] and key.numel() < FEW \
+            and others[0][0].numel() < FEW:
         key, value = (torch.cat(both, dim=2) for both in zip(*parts, strict=True))
         others = []
     if not others:
         return _tile(query, key, value, scale, backend)[0].reshape(query.shape)
-    tiles = [x.reshape(shape) for part in parts for x, shape in zip(
+    out, lse, *second = [x.reshape(shape) for part in parts for x, shape in zip(
         _tile(query, *part, scale, backend), (query.shape, query.shape[:3]), strict=True)]
-    return blend(*tiles).to(query.dtype)
+    return blend(out, lse + bias if bias else lse, *second).to(query.dtype)
 
 
 def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float,

@@ -28,8 +28,8 @@ from cca_lab.mechanisms.caching.state import (
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
 from cca_lab.mechanisms.cca.groups import chunk_intervals
-from cca_lab.mechanisms.cca.mechanism import Grouped
-from cca_lab.mechanisms.columns import behind
+from cca_lab.mechanisms.cca.mechanism import Grouped, with_bias
+from cca_lab.mechanisms.columns import Columns, attend, behind
 from cca_lab.mechanisms.indices import CCAStep, behind_sinks, first_raw
 
 cca_step = lru_cache(maxsize=8)(indices.cca_step)  # the same in all layers of a model
@@ -48,9 +48,11 @@ class CCAState(Stored):
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
     stored = ("core_key", "core_value", "raw_key", "raw_value")
+    bias = 0.0
 
     def __init__(self, mechanism: CCA) -> None:
         self.weights, self.per_query_head = mechanism.pooling, mechanism.per_query_head
+        self.bias = mechanism.bias
         self.take(mechanism)
 
     def take(self, mechanism: Grouped) -> None:
@@ -125,12 +127,16 @@ class CCAState(Stored):
         if stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
             parts = [(core_key, core_value), (self.raw_key, self.raw_value)]
             return attend_row(query, parts if cores else parts[1:], scale=scale,
-                              backend=self.backend)
+                              bias=self.bias, backend=self.backend)
         heads = core_key.shape[1]  # H with one core per query head, else Hk
         intervals = chunk_intervals(start, stop, self.group, self.window, self.sinks)
-        return interval_attention(query, behind(core_key, expand_heads(self.raw_key, heads)),
-                                  behind(core_value, expand_heads(self.raw_value, heads)),
-                                  intervals, scale=scale, backend=self.backend)
+        keys, values = (behind(core, expand_heads(raw, heads)) for core, raw in (
+            (core_key, self.raw_key), (core_value, self.raw_value)))
+        if cores and self.bias:
+            columns = Columns(query, keys, values, intervals)
+            return attend(with_bias(columns, self.bias), scale, self.backend)
+        return interval_attention(query, keys, values, intervals, scale=scale,
+                                  backend=self.backend)
 
     def _evict(self, count: int) -> None:
         """Drop the raw tokens that no later row reads, those right behind the sinks."""

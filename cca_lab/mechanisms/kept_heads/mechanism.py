@@ -217,7 +217,8 @@ class KeptHeads(Mechanism):
                     _spread(columns.q, rows, heads), _spread(whole(columns.keys), own, total),
                     _spread(whole(columns.values), own, total), _spread(mask, rows, heads),
                     _spread_pooling(columns, columns.pooling, own, total), columns.first_row,
-                    columns.reach and _spread_pooling(columns, columns.reach, own, total)))
+                    columns.reach and _spread_pooling(columns, columns.reach, own, total),
+                    columns.bias))
         return sets
 
     def _call_of(self, part: Part, call: Call) -> Call:

@@ -37,26 +37,31 @@ _CELL, _ROW = 0.62, 0.32  # width of an entry and height of a row, in inches
 
 @styled
 def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
-    """Draw what every row of some mechanisms holds: a panel each, rows are queries.
+    """Draw what every row of some mechanisms holds: a panel each, five in a line; rows are queries.
 
     By title the coverage (L, L): how row i reads token t, 1 raw, below 1 pooled, 0 not at all.
     """
     arrays = {name: as_array(matrix).astype(float) for name, matrix in held.items()}
     length = len(next(iter(arrays.values())))
-    figure, panels = plt.subplots(1, len(arrays), squeeze=False,
-                                  figsize=(_SMALL * len(arrays) + 0.6, _SMALL + 1.3))
+    lines = -(-len(arrays) // 5)
+    wide = -(-len(arrays) // lines)
+    figure, panels = plt.subplots(lines, wide, squeeze=False,
+                                  figsize=(_SMALL * wide + 0.6, (_SMALL + 0.6) * lines + 0.7))
+    for axes in panels.flat[len(arrays):]:
+        axes.set_axis_off()
     ticks = np.arange(0, length, max(1, length // 4))
     past = {name: np.ma.masked_where(~np.tri(length, dtype=bool), matrix)
             for name, matrix in arrays.items()}
-    for axes, (name, matrix) in zip(panels[0], past.items(), strict=True):
+    for axes, (name, matrix) in zip(panels.flat, past.items(), strict=False):
         _kinds(axes, matrix, lines=0.4 if length <= 16 else 0.0)
         axes.set_title(name, fontsize=9.5, fontweight="normal")
         axes.set_xticks(ticks + 0.5, ticks, rotation=0)
-        axes.set_yticks(ticks + 0.5, ticks if axes is panels[0, 0] else [""] * len(ticks),
+        axes.set_yticks(ticks + 0.5, ticks if axes in panels[:, 0] else [""] * len(ticks),
                         rotation=0)
         axes.tick_params(length=0)
         axes.set_xlabel("token", color=FAINT)
-    panels[0, 0].set_ylabel("query", color=FAINT)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("query", color=FAINT)
     _legend(figure, past.values(), "not read")
     heading(figure, title)
     return figure

@@ -70,6 +70,7 @@ def check_chunks(family: str, sizes: list[int], **options) -> None:
                          ids=str)
 def test_chunks_equal_one_forward(sizes):
     check_chunks("gpt2", sizes, group=4, window=6)
+    check_chunks("gpt2", sizes, group=4, window=6, sinks=2, proportional=True)
 
 
 def test_chunks_kill_a_judge_in_the_wrong_place(monkeypatch):

@@ -16,7 +16,7 @@ from cca_lab.attention.sources import halves
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca import mechanism as cca
 from cca_lab.mechanisms.dga import mechanism as dga
-from tests.exact_field import BASE, LOWEST, ORDER, PRIME, Field, logarithm, packed, parts
+from tests.attention.finite_field import BASE, LOWEST, ORDER, PRIME, Field, logarithm, packed, parts
 from tests.mechanisms.options import OPTIONS
 from tests.mutants import kernels as mutants
 from tests.mutants.theory_forall import Slip
