@@ -39,8 +39,7 @@ def test_what_is_wrong_is_told_its_own_sentence(task, prop, said, wrong):
     [mark] = marks_of(alone, wrong, "a seed")
     assert not mark.full
     assert said in mark.message
-    for seed in ("two", "three"):
-        assert not any(mark.full for mark in unseen(alone, wrong, seed, {}))
+    assert not any(mark.full for mark in unseen(alone, wrong, "another seed", {}))
 
 
 @pytest.mark.parametrize("task", RIGHT, ids=lambda task: task.id)
