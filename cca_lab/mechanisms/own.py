@@ -30,7 +30,7 @@ class OwnAttention(Mechanism):
 
     Class attributes:
         rungs: the ways to attend by name, which are the backends beside "loops"; "auto" takes the
-            first.
+            first. Without any, `one_head_loops` is all that is needed.
     """
 
     rungs: ClassVar[dict[str, Rung]] = {}
@@ -58,7 +58,7 @@ class OwnAttention(Mechanism):
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Any) -> Tensor:
         """Attend with the rung that `backend` names; arguments as in `Mechanism.attention`."""
-        if self.backend == "loops":
+        if self.backend == "loops" or not self.rungs:
             return self.loops(q, k, v, **keywords)
         scale = self.call(q, k, v, **keywords).scale
         rung = self.rungs[next(iter(self.rungs)) if self.backend == "auto" else self.backend]

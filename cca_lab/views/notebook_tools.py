@@ -16,6 +16,8 @@ from typing import Any
 
 from IPython.display import Markdown, Pretty, display
 
+from cca_lab.views.reader import is_done
+
 CHECK_TYPE = "application/vnd.cca-lab.check+json"
 RESULT_TYPE = "application/vnd.cca-lab.result+json"
 BAR = 30  # characters of a progress bar
@@ -71,8 +73,14 @@ def result(name: str, value: Any, unit: str = "") -> None:
     display(Result(name, number, unit))
 
 
-def show_source(thing: Any) -> None:
-    """Show the source, with syntax colours, of a function, class, module or Triton kernel."""
+def show_source(thing: Any, *, after: str = "") -> None:
+    """Show the source, with syntax colours, of a function, class, module or Triton kernel.
+
+    `after` names a turn, such as "03.6": the source is shown once that turn is done.
+    """
+    if after and not is_done(after):
+        print(f"The package's version is shown once your turn {after} is done; run this again then")
+        return
     source = inspect.getsource(getattr(thing, "fn", thing))  # a kernel keeps its function as fn
     source = textwrap.dedent(source).rstrip()
     longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
@@ -95,9 +103,14 @@ def compile_for_gpu(launcher: Callable[..., Any], *inputs: Any, target: str = "s
     from cca_lab.attention.kernels.compiled import compiled_launch
 
     try:
-        print(compiled_launch(launcher, *inputs, target=target))
+        taken = compiled_launch(launcher, *inputs, target=target)
     except NotImplementedError:
         print("Nothing to compile: the kernel has no body yet.")
+        return
+    units = ", ".join(f"{count} x {name}" for name, count in taken.matrix_instructions.items())
+    print(f"{taken.kernel} on {target}, {taken.dtype}: {taken.registers} registers a thread, "
+          f"{taken.spilled} bytes spilled, {taken.shared} bytes of shared memory, "
+          f"matrix instructions: {units or 'none'}")
 
 
 @contextmanager

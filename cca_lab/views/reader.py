@@ -96,6 +96,11 @@ def written(name: str, what: str, done: bool | None, *, copied: bool = False) ->
         before.copied = False
 
 
+def is_done(name: str) -> bool:
+    """Return whether a turn such as "03.6" was right once."""
+    return name in _entries and bool(_entries[name].done)
+
+
 def climbed(turns: Mapping[str, str]) -> set[str]:
     """Return the forms of a mechanism that the reader wrote: those whose turn is done, not copied.
 

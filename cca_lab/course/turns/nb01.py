@@ -148,7 +148,7 @@ def steps(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
                    (*states[n], scores[n], values[n]))
 
 
-# 01.10 and 01.13: tiles
+# 01.10 and 01.17: tiles
 def in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int, keys: int, *,
              corrected: bool = True, masked: bool = True, divided: bool = True,
              start: float = -math.inf,
@@ -221,7 +221,28 @@ class Largest(TorchDispatchMode):
         return returned
 
 
-# 01.13: the kernel; rows, keys and features of a tile all differ
+# 01.12 to 01.15: four small kernels
+def softmax_32(scores: Tensor, width: int = 0) -> Tensor:
+    """Return the softmax of each row, over `width` columns: what is missing has the score 0."""
+    padding = scores.new_zeros(len(scores), max(0, width - scores.shape[1]))
+    return torch.cat([scores, padding], 1).softmax(1)[:, : scores.shape[1]]
+
+
+def two_tiles(scores: Tensor, values: Tensor, *, corrected: bool = True, first: bool = True,
+              maxima: bool = True) -> Tensor:
+    """Return the mean of the values by the softmax of each row; the keywords are mistakes."""
+    old, new = (part.amax(1) * maxima for part in (scores.chunk(2, 1)[0], scores))
+    powers = (scores - torch.stack([old, new], 1).repeat_interleave(values.numel() // 2, 1)).exp()
+    powers[:, : powers.shape[1] // 2] *= (old - new).exp()[:, None] ** corrected * first
+    return powers @ values / powers.sum(1)
+
+
+def copied_up_to(end: Callable[[int, int], int]) -> Answer:
+    """Return a copy with zeros from some place on."""
+    return lambda x, block: torch.where(torch.arange(len(x)) < end(len(x), block), x, 0.0)
+
+
+# 01.17: the kernel; rows, keys and features of a tile all differ
 def for_kernel(draw: Draw, words: int, features: int, tile_rows: int,
                tile_keys: int) -> tuple[Any, ...]:
     """Return inputs in float32, and the sizes of a tile."""
@@ -297,7 +318,53 @@ TURNS: tuple[CourseTask, ...] = (
         Property("holds one tile at a time, and reads no future", 1, memory, wrong=mistakes(
             in_tiles, {"stop before the tiles in the future": {"end": lambda first, rows: 10**6}})
             | {"as many as all scores": matrix(hidden)}))),
-    CourseTask("01.13", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
+    CourseTask("01.12", "copy_in_tiles", "A kernel that copies", 5, 1, 3, (
+        equals("all numbers, and nothing behind them", lambda x, block: x,
+               examples(lambda draw, numbers, block: (draw.normal(numbers, dtype=torch.float32),
+                                                      block), (8, 4), (10, 4), (37, 8)), "the copy",
+               wrong={
+            "the tile of program p begins at p; it begins at p * BLOCK":
+                copied_up_to(lambda n, block: -(-n // block) - 1 + block),
+            "every program copies the first tile": copied_up_to(lambda n, block: block),
+            "the last tile, which is not full, is left out":
+                copied_up_to(lambda n, block: n // block * block)}),), drive=in_bounds),
+    CourseTask("01.13", "softmax_of_rows", "A kernel for the softmax", 5, 2, 3, (
+        equals("each row's softmax", softmax_32,
+               examples(lambda draw, rows, columns, scale: (draw.normal(
+                   rows, columns, dtype=torch.float32, scale=scale),),
+                        (3, 4, 1.0), (5, 12, 1.0), (2, 21, 300.0)),
+               "the weights", wrong={
+            "the padding of the tile has the score 0, and e^0 is 1: load it as -inf":
+                lambda scores: softmax_32(scores, 1 << (scores.shape[1] - 1).bit_length()),
+            "no maximum is subtracted, and e^score overflows":
+                lambda scores: scores.exp() / scores.exp().sum(1, keepdim=True),
+            "the powers are not divided by their sum":
+                lambda scores: (scores - scores.amax(1, keepdim=True)).exp(),
+            "every program computes row 0":
+                lambda scores: softmax_32(scores[:1]).expand_as(scores)}),), drive=in_bounds),
+    CourseTask("01.14", "scores_of_a_tile", "A kernel with one product", 5, 2, 3, (
+        equals("a row for each query, a column for each key",
+               lambda q, k, scale: scale * q @ k.T,
+               examples(lambda draw, queries, keys, features: (
+                   draw.normal(queries, features, dtype=torch.float32),
+                   draw.normal(keys, features, dtype=torch.float32), 0.5),
+                        (16, 32, 64), (32, 64, 16)), "the scores", wrong={
+            "the scale is forgotten": lambda q, k, scale: q @ k.T,
+            "the queries are loaded from K": lambda q, k, scale: scale * k[: len(q)] @ k.T}),),
+        drive=in_bounds),
+    CourseTask("01.15", "mean_in_two_tiles", "A kernel with an online softmax", 5, 3, 3, (
+        equals("equal to one softmax over both tiles", two_tiles,
+               examples(lambda draw, rows, columns, scale: (draw.normal(
+                   rows, columns, dtype=torch.float32, scale=scale), draw.normal(
+                   columns, dtype=torch.float32)), (3, 8, 2.0), (5, 32, 2.0), (4, 16, 300.0)),
+               "the mean",
+               wrong=mistakes(two_tiles, {
+            "the terms of the first tile are not corrected when the maximum grows":
+                {"corrected": False},
+            "the first tile is forgotten": {"first": False},
+            "no maximum is subtracted, and e^score overflows": {"maxima": False}})),),
+        drive=in_bounds),
+    CourseTask("01.17", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
         equals("equal to the rows, in float32", by_rows,
                examples(for_kernel, (21, 16, 16, 32), (70, 64, 32, 16), (32, 64, 16, 32),
                                     (1, 32, 32, 16)), "the output",

@@ -1,6 +1,5 @@
 """What the reader writes in notebook 04_dynamic_groups; rows, tokens and groups count from 0."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from cca_lab.course.tasks import Answer, CourseTask, Draw
 Rule = Callable[[int, list[int]], bool]  # whether a row does something with a group, by its members
 
 
-# 04.2 and 04.9: importance
+# 04.2: importance
 def attention(draw: Draw, length: int) -> Tensor:
     """Return random weights of full causal attention, (L, L)."""
     later = torch.ones(length, length).triu(1).bool()
@@ -31,22 +30,6 @@ def rounded(draw: Draw, tokens: int, row: int) -> tuple[Any, ...]:
     weights = attention(draw, tokens)
     weights[row] = torch.eye(tokens)[0]
     return (weights,)
-
-
-def sampled_importance(sampled: Tensor, rows: Tensor, *, own: int = 0, by: str = "seen",
-                       unseen: float = math.inf) -> Tensor:
-    """Return sums of the columns over the number of sampled rows that see the token."""
-    token = torch.arange(sampled.shape[1])
-    seen_by = (rows[:, None] >= token).sum(0)
-    divisor: Any = {"seen": (rows[:, None] >= token + own).sum(0).clamp(min=1), "rows": len(rows),
-               "all": len(token) - token, "zero": seen_by}[by]
-    scores = sampled.sum(0) / divisor
-    return scores if by == "zero" else scores.masked_fill(seen_by == 0, unseen)
-
-
-def some_rows(draw: Draw, tokens: int, rows: list[int]) -> tuple[Any, ...]:
-    """Return some rows of the weights, and their numbers."""
-    return attention(draw, tokens)[rows], torch.tensor(rows)
 
 
 # 04.4: what a row reads
@@ -209,15 +192,4 @@ TURNS: tuple[CourseTask, ...] = (
             "a row does not read its own token": {"own": 1},
             "moves back; where it is empty, let it wait where it is": {"back": True}})),),
                drive=forward),
-    CourseTask("04.9", "sampled_importance", "Importance from some rows", 5, 3, 3, (
-        equals("divided by the sampled rows that see the token", sampled_importance,
-               examples(some_rows, (4, [0, 2]), (9, [2, 5, 6]), (12, [11]), (10, [0, 1, 9])),
-               "the importance", wrong=mistakes(sampled_importance, {
-            "the divisor is the number of sampled rows; not all of them can see the token":
-                {"by": "rows"},
-            "the divisor is L - t, as if all rows were sampled": {"by": "all"},
-            "row t is not counted for token t: a row sees its own token": {"own": 1},
-            "0/0 is not a number: give tokens that no sampled row can see infinity": {"by": "zero"},
-            "a token that no sampled row can see is unimportant; it was not measured, so it is "
-            "kept: its score is infinity": {"unseen": 0.0}})),)),
 )

@@ -10,7 +10,7 @@ from cca_lab.course.exercise import equals, examples, forward, mistakes
 from cca_lab.course.tasks import CourseTask, Draw
 
 
-# 05.2: what a row reads
+# what a row reads
 def columns_of(row: int, slots: int, segment: int, *,
                full: Callable[[int, int], bool] = lambda held, slots: held > slots,
                late: int = 0, count_slots: bool = True) -> tuple[int, int]:
@@ -32,8 +32,6 @@ RULES: dict[str, dict[str, Any]] = {
     "only the raw tokens are counted: the slots need room too": {"count_slots": False},
     "the first row of a segment still reads the old columns; compression comes before it":
         {"late": 1}}
-ROWS = [(row, *sizes) for sizes in ((2, 3), (4, 3), (6, 3), (5, 1), (10, 4), (7, 2))
-        for row in range(4 * sum(sizes))]
 
 
 # 05.5: mixing weights
@@ -117,10 +115,6 @@ def memory_table(length: int, slots: int, segment: int, *, offset: bool = True,
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("05.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
-        equals("equal to counting token by token", columns_of,
-               examples(lambda draw, row, slots, segment: (row, slots, segment), *ROWS),
-               "the slots", "the first raw token", wrong=mistakes(columns_of, RULES)),)),
     CourseTask("05.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
         equals("a mean of the columns with positive numbers", ratio,
                examples(mixed_signs, (2, 3), (3, 5), (4, 7), (1, 4)), "the weights",

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.exercise import equals, mistakes
 from cca_lab.course.tasks import CourseTask, Draw
 
 
@@ -43,15 +43,34 @@ def token_by_token(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
             keys, values = streaming_step(*step)[1:]
 
 
-# 08.4: the mask of a chunk
-def chunk_mask(past: int, chunk: int, *, diagonal: int = 0, top: bool = False,
-               future: bool = False, with_past: bool = True, with_chunk: bool = True,
-               turned: bool = False) -> Tensor:
-    """Return which columns each row of a chunk sees; the keywords are mistakes."""
-    column, row = torch.arange(past + chunk), torch.arange(chunk)[:, None]
-    seen = (column <= row + diagonal + (0 if top else past)) | future
-    seen = seen & ((column >= past) | with_past) & ((column < past) | with_chunk)
-    return ~seen if turned else seen
+# 08.4: a step of H2O
+def h2o_step(query: Tensor, key: Tensor, value: Tensor, past_keys: Tensor, past_values: Tensor,
+             received: Tensor, keep: Callable[[list[float]], list[int]], *, first: bool = False,
+             old: bool = True, new: bool = True, cut: bool = True) -> tuple[Tensor, ...]:
+    """Return the output, and the keys, values and scores that stay; the keywords are mistakes."""
+    keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
+    before = torch.cat([received, received.new_zeros(1)])
+    read = keep(before.tolist()) if first else list(range(len(keys)))
+    weights = torch.zeros_like(before)
+    weights[read] = (keys[read] @ query / len(query) ** 0.5).softmax(0)
+    scores = before * old + weights * new
+    places = keep(scores.tolist())
+    return (weights @ values, keys[places], values[places],
+            scores[places] if cut else scores[: len(places)])
+
+
+def most_and_last(scores: list[float]) -> list[int]:
+    """Keep the two highest scores of the older tokens, and the last two tokens."""
+    older = sorted(range(len(scores) - 2), key=lambda place: -scores[place])[:2]
+    return sorted([*older, *range(max(0, len(scores) - 2), len(scores))])
+
+
+def scored(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the next token of a past whose oldest token has received most."""
+    for count, width in [(0, 3), (3, 4), (4, 4), (6, 5)]:
+        past = torch.linspace(3, 1, count, dtype=torch.float64) + draw.normal(count).abs()
+        yield (f"{count} tokens in the past", (
+            *draw.normal(3, width, scale=2.0), *draw.normal(2, count, width), past, most_and_last))
 
 
 TURNS: tuple[CourseTask, ...] = (
@@ -74,18 +93,13 @@ TURNS: tuple[CourseTask, ...] = (
                 {"keep": lambda x, sinks, recent: torch.cat([x[:sinks], x])},
             "the new token is not among those that stay":
                 {"keep": lambda x, sinks, recent: kept(x[:-1], sinks, recent)}})),)),
-    CourseTask("08.4", "chunk_mask", "What the rows of a chunk see", 4, 2, 4, (
-        equals("all of the past, and the chunk up to itself", chunk_mask,
-               examples(lambda draw, past, chunk: (past, chunk), (2, 3), (0, 4), (5, 1), (3, 2),
-                        (4, 6)), "the table", wrong=mistakes(chunk_mask, {
-            "the triangle begins at the top left, so the first row sees one token of the past "
-            "only": {"top": True},
-            "a row does not see its own token": {"diagonal": -1},
-            "a row sees one token too many: the next one": {"diagonal": 1},
-            "every row sees the whole chunk, its future included": {"future": True},
-            "the chunk's own tokens are not seen": {"with_chunk": False},
-            "the past is not seen": {"with_past": False},
-            "true and false are exchanged": {"turned": True}}) | {
-            "the table is one to be added, with 0 and -inf": lambda past, chunk: torch.where(
-                chunk_mask(past, chunk), 0.0, -torch.inf)}),)),
+    CourseTask("08.4", "h2o_step", "One step of an H2O cache", 8, 3, 4, (
+        equals("attends, adds the weights, then evicts", h2o_step, scored, "the output",
+               "the keys that stay", "the values that stay", "the scores that stay",
+               wrong=mistakes(h2o_step, {
+            "eviction comes first, so the row has lost a token": {"first": True},
+            "the weights take the place of the old scores; they are added to them": {"old": False},
+            "the weights of this row are not added to the scores": {"new": False},
+            "the scores that stay are the first ones, and not those of the tokens that stay":
+                {"cut": False}})),)),
 )

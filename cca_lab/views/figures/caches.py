@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.typing import ColorType
 
 from cca_lab.views.figures.lines import curves
@@ -21,8 +20,6 @@ from cca_lab.views.figures.style import (
     INK,
     RAW,
     as_array,
-    coloured,
-    grid,
     heading,
     styled,
     tick_labels,
@@ -37,26 +34,31 @@ _CELL, _ROW = 0.62, 0.32  # width of an entry and height of a row, in inches
 
 @styled
 def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
-    """Draw what every row of some mechanisms holds: a panel each, rows are queries.
+    """Draw what every row of some mechanisms holds: a panel each, five in a line; rows are queries.
 
     By title the coverage (L, L): how row i reads token t, 1 raw, below 1 pooled, 0 not at all.
     """
     arrays = {name: as_array(matrix).astype(float) for name, matrix in held.items()}
     length = len(next(iter(arrays.values())))
-    figure, panels = plt.subplots(1, len(arrays), squeeze=False,
-                                  figsize=(_SMALL * len(arrays) + 0.6, _SMALL + 1.3))
+    lines = -(-len(arrays) // 5)
+    wide = -(-len(arrays) // lines)
+    figure, panels = plt.subplots(lines, wide, squeeze=False,
+                                  figsize=(_SMALL * wide + 0.6, (_SMALL + 0.6) * lines + 0.7))
+    for axes in panels.flat[len(arrays):]:
+        axes.set_axis_off()
     ticks = np.arange(0, length, max(1, length // 4))
     past = {name: np.ma.masked_where(~np.tri(length, dtype=bool), matrix)
             for name, matrix in arrays.items()}
-    for axes, (name, matrix) in zip(panels[0], past.items(), strict=True):
+    for axes, (name, matrix) in zip(panels.flat, past.items(), strict=False):
         _kinds(axes, matrix, lines=0.4 if length <= 16 else 0.0)
         axes.set_title(name, fontsize=9.5, fontweight="normal")
         axes.set_xticks(ticks + 0.5, ticks, rotation=0)
-        axes.set_yticks(ticks + 0.5, ticks if axes is panels[0, 0] else [""] * len(ticks),
+        axes.set_yticks(ticks + 0.5, ticks if axes in panels[:, 0] else [""] * len(ticks),
                         rotation=0)
         axes.tick_params(length=0)
         axes.set_xlabel("token", color=FAINT)
-    panels[0, 0].set_ylabel("query", color=FAINT)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("query", color=FAINT)
     _legend(figure, past.values(), "not read")
     heading(figure, title)
     return figure
@@ -186,29 +188,3 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
     return curves(lengths, series, xlabel="tokens of context", ylabel=ylabel, title=title,
                   scales=(2, "log"), marker="" if measured else "o", dots=measured,
                   colours=colours)
-
-
-@styled
-def token_times(milliseconds: Mapping[str, Sequence[float]], *,
-                colours: Mapping[str, ColorType] | None = None, title: str = "") -> Figure:
-    """Draw the time of each decoded token, one panel per method, with a common logarithmic scale.
-
-    `milliseconds` are those of the first, second, third ... decoded token, by name.
-    """
-    colours = colours or dict(coloured(milliseconds))
-    figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
-                                  subplot_kw={"yscale": "log"},
-                                  figsize=(7.0, 0.72 * len(milliseconds) + 0.9))
-    for axes, (name, times) in zip(panels[:, 0], milliseconds.items(), strict=True):
-        colour = colours[name]
-        axes.bar(np.arange(1, len(times) + 1), times, width=0.8, color=colour, linewidth=0)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylabel(name, rotation=0, ha="right", va="center", color=colour)
-        grid(axes, axis="y")
-    panels[-1, 0].set_xlabel("decoded token (milliseconds each)")
-    heading(figure, title)
-    return figure
-
-

@@ -6,9 +6,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyBboxPatch
+from matplotlib.patches import Circle
 
 from cca_lab.views.figures.heatmaps import categories
 from cca_lab.views.figures.lines import curves
@@ -20,7 +19,6 @@ from cca_lab.views.figures.style import (
     INK,
     MISSING,
     RAW,
-    SERIES,
     SKY,
     WRONG,
     as_array,
@@ -65,26 +63,6 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
 
 
 @styled
-def lab_map(columns: Mapping[str, Mapping[str, bool]],
-            links: Iterable[tuple[str, str]] = ()) -> Figure:
-    """Draw columns of boxes and the links between them; planned boxes are dashed."""
-    tallest = max(len(boxes) for boxes in columns.values())
-    figure, axes = plt.subplots(figsize=(2.3 * len(columns), 0.72 * tallest + 0.6))
-    places: dict[str, tuple[float, float]] = {}
-    for column, (title, boxes) in enumerate(columns.items()):
-        axes.text(column, -0.75, title, ha="center", fontsize=10, fontweight="bold")
-        for line, (name, exists) in enumerate(boxes.items()):
-            places[name] = (column, line + (tallest - len(boxes)) / 2)
-            _box(axes, name, *places[name], SERIES[column % len(SERIES)] if exists else None)
-    for start, end in links:
-        (x0, y0), (x1, y1) = places[start], places[end]
-        axes.plot([x0 + 0.4, x1 - 0.4], [y0, y1], color=FAINT, linewidth=1.1, zorder=0)
-    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(tallest - 0.4, -1.0))
-    axes.axis("off")
-    return figure
-
-
-@styled
 def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Iterable[str] = (),
                       title: str = "") -> Figure:
     """Draw vectors in the plane from the origin, with the unit circle."""
@@ -114,18 +92,6 @@ def _nodes(axes: Axes, positions: Iterable[float], height: float, names: Sequenc
                "linewidth": 1.5}
         axes.text(x, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,
                   color="white" if colour == RAW else INK)
-
-
-def _box(axes: Axes, name: str, x: float, y: float, colour: str | None) -> None:
-    """Draw a box of a colour; without one it is planned, and dashed."""
-    look: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0,
-                            "linestyle": (0, (3, 2))}
-    if colour:
-        look = {"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4}
-    axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, zorder=2, **look,
-                                  boxstyle="round,pad=0.02,rounding_size=0.08"))
-    axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if colour else FAINT,
-              zorder=3)
 
 
 @styled

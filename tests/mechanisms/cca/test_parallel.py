@@ -201,6 +201,8 @@ def test_sinks_are_refused():
     x = torch.zeros(1, 2, 4, 2)
     with pytest.raises(ValueError, match="sinks: got 4, wanted 0 over several processes"):
         context_parallel_cca(CCA(sinks=4), x, x, x, Shards(4, 2), None)
+    with pytest.raises(ValueError, match="proportional: got True, wanted False"):
+        context_parallel_cca(CCA(proportional=True), x, x, x, Shards(4, 2), None)
 
 
 def test_a_part_of_the_wrong_length_is_named():
