@@ -10,7 +10,7 @@ EXTRAS = {"models": ("accelerate", "pandas", "peft", "safetensors", "tabulate", 
                         "nbconvert", "nbformat", "seaborn", "traitlets"),
           "course": ("nbgrader",),
           "smollm2": ("gguf",), "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
-          "proofs": ("flint", "z3"), "peers": ("onnx", "onnxruntime", "openvino")}
+          "proofs": ("flint", "z3")}
 # Where pip's name is another than Python's.
 DISTRIBUTIONS = {"flint": "python-flint", "myst_nb": "myst-nb",
                  "sphinx_book_theme": "sphinx-book-theme", "z3": "z3-solver"}

@@ -127,20 +127,25 @@ def replacing(path: Path) -> Iterator[Path]:
 def held(path: Path, name: str = "out") -> Iterator[None]:
     """Keep other commands from writing to a file or a folder within the context.
 
-    The lock is a file beside it. The system frees that of a command that was killed.
+    The lock is a file beside it; that of a folder holds for all that is in it. The system frees
+    that of a command that was killed.
 
     Raises:
         ValueError: if another command writes there; it is named.
     """
-    lock = path.absolute().with_name(f".{path.name}.lock")
+    lock = _lock_of(path.absolute())
     missing = [folder for folder in lock.parents if not folder.exists()]
-    lock.parent.mkdir(parents=True, exist_ok=True)
     guard = FileLock(lock)
     try:
+        for folder in lock.parents:
+            if folder.name and _lock_of(folder).is_file():
+                with FileLock(_lock_of(folder), blocking=False):
+                    pass
+        lock.parent.mkdir(parents=True, exist_ok=True)
         guard.acquire(blocking=False)
     except Timeout as error:
-        raise ValueError(f"{name}: {path} is being written by {lock.read_text()}; wait until that "
-                         "ends, or choose another name") from error
+        raise ValueError(f"{name}: {path} is being written by {Path(error.lock_file).read_text()}; "
+                         "wait until that ends, or choose another name") from error
     try:
         lock.write_text(f"process {os.getpid()} on {platform.node()}")
         yield
@@ -151,6 +156,10 @@ def held(path: Path, name: str = "out") -> Iterator[None]:
         for folder in missing:
             with suppress(OSError):  # it holds what was written
                 folder.rmdir()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
 def _temporary(path: Path) -> Path:

@@ -174,6 +174,18 @@ def write_over(page: Any, name: str, old: list[str], new: list[str]) -> str:
     return page.evaluate("() => window.panel.content.activeCell.model.sharedModel.getSource()")
 
 
+def write_lines(page: Any, name: str, old: str, new: list[str]) -> None:
+    """Replace a line by lines that are typed on the keyboard, each with its own indentation."""
+    cell(page, name).locator(".cm-line").filter(has_text=old).last.click()
+    # to the end, back to the indentation, to the beginning of the line
+    keys = ("End", "Shift+Home", "Shift+Home")
+    for text in new:
+        for key in keys:
+            page.keyboard.press(key)
+        page.keyboard.type(text)
+        keys = ("Enter", "Shift+Home")  # the editor indents a new line, which has nothing else
+
+
 def paste(page: Any, name: str, source: str) -> None:
     """Exchange what a cell holds for another text, as from the clipboard."""
     cell(page, name).locator(".cm-content").click()

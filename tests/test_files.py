@@ -59,7 +59,7 @@ def test_one_command_at_a_time_writes_to_a_place(tmp_path):
     """The mutant without a lock lets the second command replace what the first has measured."""
     path = tmp_path / "new" / "deep" / "r.json"
     with held(path):
-        for kind in (held(path), held(path.parent / "." / "r.json")):
+        for kind in (held(path), held(path.parent / "." / "r.json"), held(path / "in" / "it.json")):
             with pytest.raises(ValueError, match=rf"is being written by process {os.getpid()} on"):
                 with kind:
                     pass

@@ -4,6 +4,10 @@ Nothing here looks into a kernel, only at the page and at what was saved.
 """
 
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,7 +15,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from cca_lab import files
 from cca_lab.cli import lab
-from cca_lab.course.release import STUB, solution_of
+from cca_lab.course.library import FILE, LADDER, YOURS
+from cca_lab.course.release import REGION, STUB, solution_of
 from cca_lab.mechanisms.cca import groups
 from tests import jupyterlab
 from tests.jupyterlab import MARKS
@@ -101,6 +106,64 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     assert f"\n    {right[0]}\n    {right[1]}\n\n\nyour_turn(" in source, source
     said = jupyterlab.run(page, "turn-core")
     assert said == "03.2 The core of one group: done"
+
+
+# A reader who climbs
+
+CLIMB = "01", "03", "08", "14"
+ASKS = """import my_attention, torch
+from cca_lab import load_pretrained
+model, tokenizer = load_pretrained("my-gpt2-cca")
+assert model.config.cca_lab_attention["name"] == "my_cca", model.config
+ids = torch.tensor([tokenizer.encode("A text that is read in a new process.")])
+print("it writes:", tokenizer.decode(model.generate(ids, max_new_tokens=4, use_cache=False)[0]))
+"""
+
+
+def solutions(number: str) -> dict[str, list[str]]:
+    """Return the lines that a reader writes into each turn's cell of a notebook, by its id."""
+    notebook = nbformat.read(files.notebooks_folder() / NAMES[number], as_version=4)
+    regions = {cell.id: REGION.search(cell.source) for cell in notebook.cells
+               if cell.cell_type == "code"}
+    return {name: solution_of(region[0])[-1].split("\n")
+            for name, region in regions.items() if region}
+
+
+@pytest.mark.parametrize("number", CLIMB)
+def test_a_reader_climbs(page, mine, number):
+    """Catches a cell that needs what the reader did not write, and work that is not kept."""
+    page.evaluate(jupyterlab.OPEN, NAMES[number])
+    for name, lines in solutions(number).items():
+        # one statement more than the folded solution: it is nobody's copy
+        indentation = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+        jupyterlab.write_lines(page, name, STUB, [f"{indentation}pass", *lines])
+    jupyterlab.choose(page, "Run", "Run All Cells")
+    page.wait_for_function(jupyterlab.FINISHED, timeout=10 * jupyterlab.PATIENCE)
+    jupyterlab.save(page)
+    cells = nbformat.read(mine / NAMES[number], as_version=4).cells
+    failed = [(cell.id, output.evalue) for cell in cells for output in cell.get("outputs", [])
+              if output.output_type == "error"]
+    assert not failed
+    kept = (mine / FILE).read_text()
+    for task_id, name in LADDER.items():
+        if task_id.startswith(number):
+            assert f"# ---- {task_id} {name}: {YOURS}\n" in kept
+
+
+def test_what_is_left_works_in_a_new_process(mine):
+    """The library passes the bench, and the model that was trained with it is loaded and writes.
+
+    It needs what the climb above leaves.
+    """
+    if not (mine / "my-gpt2-cca").is_dir():
+        pytest.skip("nobody climbed")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    bench = subprocess.run([sys.executable, "-m", "pytest", "-q", FILE], cwd=mine, env=environment,
+                           capture_output=True, text=True, check=False)
+    assert bench.returncode == 0 and "2 passed" in bench.stdout, bench.stdout
+    asked = subprocess.run([sys.executable, "-c", ASKS], cwd=mine, env=environment,
+                           capture_output=True, text=True, check=False)
+    assert "it writes: A text" in asked.stdout, asked.stderr
 
 
 # A reader who moves a slider

@@ -112,7 +112,7 @@ def test_conda_environment_installs_the_same():
 
 
 def test_imports_are_declared():
-    extra = requirements("models", "notebooks", "course", "proofs", "docs", "peers")
+    extra = requirements("models", "notebooks", "course", "proofs", "docs")
     declared = {canonicalize_name(requirement.name) for requirement in extra}
     declared |= {"cca-lab"} | ON_REQUEST
     for module in MODULES:

@@ -60,7 +60,7 @@ def run(folder: Path, *command: str | Path, code: int = 0) -> str:
 def test_wheel_is_small_and_holds_what_is_no_code(wheel):
     assert wheel.stat().st_size < LARGEST
     names = set(ZipFile(wheel).namelist())
-    for name in ("py.typed", "attention/cpp/interval_attention.cpp", "course/pages/student.html",
+    for name in ("py.typed", "attention/cpp/interval_attention.cpp",
                  "_data/models/gpt2-mini/model.safetensors", "_data/CHECKSUMS.sha256"):
         assert f"cca_lab/{name}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

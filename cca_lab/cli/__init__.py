@@ -30,7 +30,7 @@ TABLE: Table = {
     "site": lab.site, "native": lab.native, "model": lab.model,
     **TRAINING, "study": dict(STUDIES),
     "verify": theory.verify, "prove": theory.prove,
-    "course": {"check": course.check, "grade": course.grade, "report": course.report,
+    "course": {"check": course.check, "grade": course.grade,
                "release": course.release, "solutions": course.solutions},
     "checksums": lab.checksums, "readme": lab.readme,
 }

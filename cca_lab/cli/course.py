@@ -28,16 +28,14 @@ def check(file: tyro.conf.Positional[Path], *, task: str | None = None,
 def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
           only: str | None = None, jobs: Count | None = None, gradebook: Path | None = None,
           student: str | None = None, unsafe: bool = False, folder: Course = None) -> int:
-    """Grade a class; what was graded before and did not change is kept.
-
-    Who is missing is told by students.csv in the course's folder.
+    """Grade a class into nbgrader's database; what was graded before and did not change is kept.
 
     Args:
-        submitted: Submissions: STUDENT/a5_cca/a5_cca.ipynb.
-        out: Folder for marks and pages; by default marks/ beside the submissions.
+        submitted: Submissions: STUDENT/a5_cca/a5_cca.ipynb. One notebook is graded and printed.
+        out: Folder for the seed and what was graded; by default marks/ beside the submissions.
         only: One assignment, such as a5.
         jobs: Submissions at a time; by default half the cores.
-        gradebook: nbgrader's database: marks go into it, and a person's points come from it.
+        gradebook: nbgrader's database; by default gradebook.db in the course's folder.
         student: One student's folder, which is graded again; by default all that changed.
         unsafe: Grade without bubblewrap, too, where a submission owns this account: its files,
             and all marks.
@@ -45,26 +43,13 @@ def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
     """
     from cca_lab.course import front
 
+    if submitted.is_file():
+        return 0 if front.check_file(submitted, folder or course_folder(), secret=True) else 1
     named = submitted.name not in ("", "..")  # beside "." is outside it
     beside = (submitted if named else submitted.resolve()).parent / "marks"
     whole = front.grade_class(submitted, out or beside, folder or course_folder(), only, jobs,
                               gradebook, student=student, unsafe=unsafe)
     return 0 if whole else 1
-
-
-def report(marks: tyro.conf.Positional[Path], *, gradebook: Path | None = None,
-           feedback: Path | None = None, folder: Course = None) -> None:
-    """Write the tables and pages again from what was graded, and hand the pages back.
-
-    Args:
-        marks: The folder that `grade` wrote.
-        gradebook: nbgrader's database: marks go into it, and a person's points come from it.
-        feedback: Folder to copy each student's page to, as FOLDER/STUDENT/.
-        folder: The course's folder; by default lab/ of the clone.
-    """
-    from cca_lab.course import front
-
-    front.write_reports(marks, folder or course_folder(), gradebook, feedback)
 
 
 def release(*, only: str | None = None, check: bool = False, folder: Course = None) -> int:

@@ -17,7 +17,6 @@ from cca_lab import extras, files
 OK, WARN, FAIL = "ok", "warn", "fail"
 INSTALL = 'run `make venv`, or `pip install -c constraints.txt -e ".[dev]"` in the clone'
 OLDEST_PYTHON = (3, 11)
-BESIDE = "peers"  # the extra that `make venv` leaves out: one study needs it, and says so
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
     try:
         installed = version(requirement.name)
     except PackageNotFoundError:
-        if extra and (extra == BESIDE or not files.in_clone()):
+        if extra and not files.in_clone():
             return Check(requirement.name, OK, f"not installed; only the extra {extra} needs it")
         return Check(requirement.name, worst, f"not installed, wanted {requirement.specifier}",
                      install)

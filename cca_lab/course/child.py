@@ -1,20 +1,26 @@
 """Run the cells of a submission and answer calls, in a process that nobody trusts.
 
-Started as a script, `python -I -S child.py SETTINGS PATH...`, with a socket as standard input. It
-imports nothing of `cca_lab`; the submission finds only the names `check` and `points`, which do
-nothing. Whatever code does in here, it can only send bytes: the other side compares.
+Started as a script, `python -I -S child.py SETTINGS PATH...`, with a socket as standard input. Each
+socket that arrives there is served by a fork, in which the cells run; the one before is ended, and
+its files go, so that it leaves nothing to remember. The script imports nothing of `cca_lab`; the
+submission finds only the names `check` and `points`, which do nothing. Whatever code does in here,
+it can only send bytes: the other side compares.
 """
 
 import contextlib
 import ctypes
 import errno
+import gc
 import importlib.abc
 import json
 import linecache
 import os
+import shutil
+import signal
 import socket
 import struct
 import sys
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +31,9 @@ ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel t
 # Name and numbers on x86_64 and aarch64 of system calls that no submission needs. They lead out of
 # the sandbox, as keys do, which cross all namespaces; into other processes; or to memory that
 # belongs to no process and is not counted. Those of times are here for /dev/null, which has one
-# time for all; setsockopt for buffers of sockets, which may be large and are not counted either.
+# time for all; setsockopt for buffers of sockets, which may be large and are not counted either;
+# the last three lines for what another process or call could read there: the priorities of the
+# process that forks, attributes of folders, the cache of files.
 FORBIDDEN = {name: (int(x86), int(arm)) for name, x86, arm in map(str.split, """
 add_key 248 217, request_key 249 218, keyctl 250 219, ptrace 101 117, process_vm_readv 310 270,
 process_vm_writev 311 271, process_madvise 440 440, pidfd_getfd 438 438, kcmp 312 272,
@@ -40,9 +48,12 @@ shmctl 31 195, shmdt 67 197, semget 64 190, semop 65 193, semctl 66 191, semtime
 msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181,
 mq_timedsend 242 182, mq_timedreceive 243 183, mq_notify 244 184, mq_getsetattr 245 185,
 memfd_create 319 279, memfd_secret 447 447, utimensat 280 88, utime 132 -1, utimes 235 -1,
-futimesat 261 -1, setsockopt 54 208
+futimesat 261 -1, setsockopt 54 208, setpriority 141 140, ioprio_set 251 30,
+sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274,
+sched_setaffinity 203 122, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, setxattrat 463 463,
+fadvise64 221 223, mincore 27 232, cachestat 451 451, preadv2 327 286
 """.split(","))}
-CLONE, CLONE3, SOCKETS = (56, 220), 435, ((41, 198), (53, 199))
+CLONE, CLONE3, PRLIMIT, SOCKETS = (56, 220), 435, (302, 261), ((41, 198), (53, 199))
 NAMESPACES = 0x7E020000  # flags of clone
 
 
@@ -97,6 +108,7 @@ def forbid() -> None:
     code = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     libc.prctl.argtypes = [ctypes.c_ulong] * 2 + [ctypes.c_char_p] + [ctypes.c_ulong] * 2
+    libc.prctl(4, 0, None, 0, 0)  # a fork has no way into the memory of the process it came from
     if libc.prctl(38, 1, None, 0, 0) or libc.prctl(22, 2, head, 0, 0):  # no new rights; the filter
         raise OSError(ctypes.get_errno(), "the filter of system calls is refused")
 
@@ -117,10 +129,49 @@ def syscall_filter(architecture: int, native: int) -> bytes:
     lines += [(equal, 0, 1, CLONE3), refuse(errno.ENOSYS)]
     lines += [(equal, 0, 4, CLONE[native]), (load, 0, 0, 16), (some, 0, 1, NAMESPACES),
               refuse(errno.EPERM), allow]
+    lines += [(equal, 0, 4, PRLIMIT[native]), (load, 0, 0, 16), (equal, 1, 0, 0),  # its own only
+              refuse(errno.EPERM), allow]
     for numbers in SOCKETS:  # others, such as of virtual machines, have no namespace
         lines += [(equal, 0, 4, numbers[native]), (load, 0, 0, 16), (equal, 0, 1, socket.AF_UNIX),
                   allow, refuse(errno.EAFNOSUPPORT)]
     return b"".join(struct.pack("HBBI", *line) for line in [*lines, allow])
+
+
+def start_forks(control: socket.socket, folders: list[str]) -> None:
+    """Serve each socket that `control` brings by a fork, after the fork before has ended.
+
+    With `folders` this is a sandbox of its own: all other processes end, and the folders' files go.
+    Whatever goes wrong ends this process, and the other side starts a new one.
+    """
+    child = 0
+    while True:
+        word, links, *_ = socket.recv_fds(control, 1, 1)
+        if not word:
+            return
+        if child:
+            os.kill(-1 if folders else child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        while folders and len(list(Path("/proc").glob("[0-9]*"))) > 2:
+            time.sleep(0.001)  # the sandbox and this process stay
+        for folder in folders:
+            empty(Path(folder))
+        child = os.fork()
+        if child == 0:
+            control.close()
+            serve(socket.socket(fileno=links[0]))
+        os.close(links[0])
+        control.send(b"+")
+
+
+def empty(folder: Path) -> None:
+    """Remove all that lies in a folder, and rights that were changed."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if folder.stat().st_uid == os.getuid():
+        folder.chmod(0o1777)
 
 
 def serve(link: socket.socket) -> None:
@@ -183,18 +234,23 @@ def exactly(link: socket.socket, size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    link = socket.socket(fileno=os.dup(0))
+    control, settings = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
     sys.path[:0] = [str(Path(__file__).parent)]
     sys.path += sys.argv[2:]
-    limit(**json.loads(sys.argv[1]))
+    limit(settings["limits"], settings["user"])
     forbid()
     hide_package()
     import torch
 
     torch.set_num_threads(1)
+    for name in ("wire", *settings["imports"]):  # once, and not in each fork
+        with contextlib.suppress(ImportError):
+            __import__(name)
     sys.path.insert(0, str(Path.cwd()))
     nowhere = os.open(os.devnull, os.O_RDWR)
     # What a submission prints is read by nobody; until here, errors are ours.
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    serve(link)
+    gc.freeze()  # else each fork's collector copies all memory
+    control.send(b"+")
+    start_forks(control, settings["folders"])

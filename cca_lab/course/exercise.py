@@ -5,46 +5,49 @@ exercise's own tests (`tests/course/test_exercises.py`).
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from cca_lab.course.compare import NOT_FINITE, describe, need
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, case, copied, outcome
+from cca_lab.course.compare import NOT_FINITE, describe, need, need_items
+from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Range, case, copied, outcome
 
 Examples = Callable[[Draw], Iterable[tuple[str, tuple[Any, ...]]]]
 
 
-def examples(make: Callable[..., tuple[Any, ...]], *sizes: Any,
-             larger: tuple[tuple[int, int], ...] = (), count: int = 8) -> Examples:
+def examples(make: Callable[..., tuple[Any, ...]] | str, *sizes: Any,
+             larger: Sequence[Range] = (), count: int = 8) -> Examples:
     """Return inputs of growing size, each with a name for messages, as a function of a `Draw`.
 
     Args:
-        make: gets the draw and a size, and returns the arguments of the answer. The names of its
-            own arguments stand in messages: `make(draw, tokens, group)` gives "tokens 5, group 2".
+        make: gets the draw and the parts of a size, and returns the arguments of the answer. The
+            names of its own arguments stand in messages: `make(draw, tokens, group)` gives "tokens
+            5, group 2". Where the arguments are the parts themselves, only the names, as one text.
         sizes: those of a cell, in ascending order, the one by hand first.
-        larger: the lowest and the highest value of each part of a size; when marks are given,
-            `count` sizes are drawn from them. Without it the sizes are those of a cell.
+        larger: the lowest and the highest value of each part of a size, or a list of its values;
+            when marks are given, `count` sizes are drawn from them. Without it the sizes are those
+            of a cell.
     """
-    words = [name.replace("_", " ") for name, part in inspect.signature(make).parameters.items()
-             if part.default is part.empty][1:]
+    names = make.split() if isinstance(make, str) else list(inspect.signature(make).parameters)[1:]
+    words = [name.replace("_", " ") for name in names]
 
     def drawn(draw: Draw) -> Iterable[tuple[str, tuple[Any, ...]]]:
         chosen = draw.sizes(count, *larger) if draw.secret and larger else sizes
         for size in chosen:
             parts = size if isinstance(size, tuple) else (size,)
             yield (", ".join(f"{word} {describe(part)}" for word, part
-                             in zip(words, parts, strict=True)), make(draw, *parts))
+                             in zip(words, parts, strict=False)),
+                   parts if isinstance(make, str) else make(draw, *parts))
 
     return drawn
 
 
 def equals(fact: str, right: Answer, inputs: Examples, *names: str, wrong: dict[str, Answer],
-           points: int = 1, hidden: bool = False, tolerance: float | None = None,
-           why: str = NOT_FINITE) -> Property:
+           points: int = 1, hidden: bool = False, part: int | None = None,
+           tolerance: float | None = None, why: str = NOT_FINITE) -> Property:
     """Return the property that an answer returns what `right` does.
 
     Args:
@@ -54,10 +57,14 @@ def equals(fact: str, right: Answer, inputs: Examples, *names: str, wrong: dict[
         names: of the parts of the result, for messages.
         wrong: functions that are wrong, by sentences that end "This is what comes out when ...".
         points, hidden: of the property.
+        part: of the result, if others are looked at elsewhere.
         tolerance, why: as for `compare.need_close`.
     """
     def look(got: Any, *args: Any) -> None:
-        need(got, right(*copied(args)), names or ("the result",), tolerance=tolerance, why=why)
+        wanted = right(*copied(args))
+        if part is not None:
+            got, wanted = need_items(got, len(wanted), f"{len(wanted)} items")[part], wanted[part]
+        need(got, wanted, names or ("the result",), tolerance=tolerance, why=why)
 
     return replace(holds(fact, look, inputs, wrong=wrong, points=points, hidden=hidden),
                    right=right, tolerance=tolerance or 0.0)
@@ -71,12 +78,7 @@ def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict
     """
     def check(answer: Answer, draw: Draw) -> None:
         given = list(inputs(draw))
-        # an answer may not build on what earlier calls have seen; a new process takes seconds, so
-        # that every third property begins one somewhere, and nobody knows which
-        forgotten = draw.randrange(3 * len(given)) if draw.secret else -1
         for number, (what, args) in enumerate(given):
-            if number == forgotten and hasattr(answer, "forget"):
-                answer.forget()
             with case(what):
                 got = answer(*copied(args))
                 try:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cca_lab.course import classlist, grading, release, reports, sandbox
+from cca_lab.course import gradebook, grading, release, sandbox
 from cca_lab.course.cell import lines_of
 from cca_lab.course.compare import many
 from cca_lab.course.grading import Record
@@ -28,8 +29,9 @@ def say(text: str) -> None:
     console.print(text)
 
 
-def check_file(path: Path, course: Path, task: str | None = None) -> bool:
-    """Print what a notebook earns on the inputs shown; True if all is right."""
+def check_file(path: Path, course: Path, task: str | None = None, *,
+               secret: bool = False) -> bool:
+    """Print what a notebook earns on inputs that a cell shows, or `secret` ones; True if all."""
     need_posix()
     if not path.is_file():
         raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course")
@@ -39,9 +41,11 @@ def check_file(path: Path, course: Path, task: str | None = None) -> bool:
             raise ValueError(f"task: got {task}, which is no task of {path.name}")
         assignment = replace(assignment, tasks=(task_of(task),))
     with failing_in_a_line():
-        record = grading.grade(assignment, path.parent, released(course, assignment), None,
-                               path=path)
+        record = grading.grade(assignment, path.parent, grading.released(course, assignment),
+                               secrets.token_hex() if secret else None, path=path)
     say("\n".join(progress(assignment, record)))
+    if not secret:
+        say("Marks are given on other inputs.")
     return record["status"] == "graded" and all(
         finding["earned"] >= finding["points"]
         for each in record["tasks"] for finding in each["findings"])
@@ -79,15 +83,6 @@ def assignment_in(path: Path) -> Assignment:
         return ASSIGNMENTS[ids.pop()]
 
 
-def released(course: Path, assignment: Assignment) -> Path:
-    """Return the notebook that students got; ValueError if the course's folder has none."""
-    path = course / "release" / assignment.name / f"{assignment.name}.ipynb"
-    if not path.is_file():
-        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the "
-                         "folder lab/ of a clone")
-    return path
-
-
 def progress(assignment: Assignment, record: Record) -> list[str]:
     """Return what a student reads in a terminal."""
     lines = [f"{assignment.name}: {assignment.title}",
@@ -108,94 +103,68 @@ def progress(assignment: Assignment, record: Record) -> list[str]:
     hidden = (f"; {unseen} of the {assignment.points} {verb} behind tests that are not shown"
               if unseen else "")
     more = f"; a person gives {assignment.read} more" if assignment.read else ""
-    return [*lines, f"{record['earned']:g} of {many(assignment.points, 'point')}{hidden}{more}. "
-            "Marks are given on other inputs."]
+    return [*lines, f"{record['earned']:g} of {many(assignment.points, 'point')}{hidden}{more}."]
 
 
 def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None,
-                jobs: int | None = None, gradebook: Path | None = None, *,
+                jobs: int | None = None, database: Path | None = None, *,
                 student: str | None = None, unsafe: bool = False) -> bool:
-    """Grade a folder of submissions and write the reports; True if no grading of ours failed.
+    """Grade a folder of submissions into nbgrader's database; True if no grading of ours failed.
 
     Args:
-        submitted, out, course: folders of the submissions, the marks and the course.
+        submitted, out, course: folders of submissions, of the seed and records, and of the course.
         only: one assignment.
         jobs: submissions at a time, by default half the cores.
-        gradebook: nbgrader's database, into which marks go too.
+        database: nbgrader's, by default `gradebook.db` in the course's folder.
         student: the only one to be graded, again if need be.
         unsafe: whether to go on without bubblewrap.
     """
     need_posix()
-    roster = classlist.roster(course)
-    entries = grading.submissions(submitted, only, student, roster)
+    entries = grading.submissions(submitted, only, student)
     if submitted.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(f"out: {out} is in the folder of the submissions, where it would be taken "
                          "for a student; choose another place")
     check_folder(out)
-    grading.records(out)  # what is broken there is told before the work
-    if gradebook is not None:
-        reports.check_gradebook(gradebook)
     for _, assignment, _ in entries:
-        released(course, assignment)
+        grading.released(course, assignment)
     with failing_in_a_line():
         kind = sandbox.required(unsafe)
     for path in (submitted, out, course, Path(__file__)):
         if kind == "bubblewrap" and sandbox.visible(path):
-            raise ValueError(f"sandbox: {path} lies in a folder of the system, such as /usr, which "
-                             "every submission can read; move the clone or the folder out of it")
-    say(f"{many(len(entries), 'submission')}, sandbox: {kind}")
+            raise ValueError(f"sandbox: {path} lies in a folder of the system or of Python, such "
+                             "as /usr, which every submission can read; move the clone or the "
+                             "folder out of it")
+    database = database or course / "gradebook.db"
+    with gradebook.opened(database):  # what is no database is told before the work
+        stamped = sum(gradebook.stamp_in(folder) is not None for *_, folder in entries)
+    say(f"{many(len(entries), 'submission')}, {stamped} of them with nbgrader's time (no other is "
+        f"ever late); sandbox: {kind}")
     begun, count = time.monotonic(), 0
 
-    def done(student: str, record: Record) -> None:
+    def done(record: Record) -> None:
         nonlocal count
         count += 1
         note = f"; {'; '.join(record['notes'])}" if record["notes"] else ""
         points = ("" if record["status"] == "failed" else
                   f", {record['earned']:g} of {record['points']}")
-        say(f"{count:4} {student} {record['assignment']}: {record['status']}{points}{note[:200]}")
+        say(f"{count:4} {record['student']} {record['assignment']}: {record['status']}{points}"
+            f"{note[:200]}")
 
     with held(out):
         records = grading.grade_folder(submitted, out, course, only=only, done=done,
-                                       student=student, roster=roster, kind=kind,
+                                       student=student, kind=kind,
                                        jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
+        gradebook.write(records, course, database, submitted)
+    if student is not None:
+        for record in records:
+            say("\n".join(progress(assignment_of(record["assignment"]), record)))
     seconds = time.monotonic() - begun
     say(f"{many(len(records), 'submission')} in {seconds:.0f} s, "
-        f"{seconds / len(records):.1f} s each")
-    if gradebook is not None:
-        reports.export(records, course, gradebook, submitted)
-        say(f"marks written into {gradebook}")
-    write_reports(out, course, gradebook)
+        f"{seconds / len(records):.1f} s each; marks are in {database}")
     if failed := sum(record["status"] == "failed" for record in records):
         say(f"{many(failed, 'submission')} could not be graded for a reason of the grader's own: "
             "no mark was given; grade again")
     return not failed
-
-
-def write_reports(out: Path, course: Path, gradebook: Path | None = None,
-                  feedback: Path | None = None) -> None:
-    """Write tables and pages from a folder of marks; ValueError if nothing was graded there.
-
-    Points that a person gave are taken from nbgrader's database `gradebook`; students' pages are
-    copied into the students' folders in `feedback`.
-    """
-    if gradebook is not None and not gradebook.exists():
-        raise ValueError(f"gradebook: got {gradebook}, which is not there, wanted the database "
-                         "that `cca-lab course grade --gradebook` wrote")
-    if feedback is not None:
-        check_folder(feedback, "feedback")
-    if not (records := grading.records(out)):
-        raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
-                         "first")
-    given = reports.given(records, gradebook) if gradebook is not None else {}
-    paths = reports.write(records, out, classlist.roster(course), given)
-    tables = [path for path in paths if path.parent == out]
-    say(f"{', '.join(map(str, tables))} and {many(len(paths) - len(tables), 'page')} "
-        "feedback.html, in each student's folder one")
-    if feedback is not None:
-        written, left = reports.give_back(out, feedback)
-        say(f"{many(len(written), 'page')} handed back in {feedback}")
-        for path in left:
-            say(f"left out: {path} is a link, or a folder")
 
 
 def make_release(course: Path, only: str | None = None, *, check: bool = False) -> bool:

@@ -13,8 +13,7 @@ import re
 import secrets
 import stat
 import time
-import unicodedata
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cca_lab.course import sandbox
-from cca_lab.course.registry import ASSIGNMENTS, chosen
+from cca_lab.course.registry import chosen
 from cca_lab.course.sandbox import STARTS, Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
 from cca_lab.files import replacing
@@ -44,7 +43,7 @@ SHELL = """class Shell:
 def get_ipython():
     return Shell()
 """
-NO_NAME = frozenset('<>"&`\\')  # pages of nbgrader show a student's name as HTML
+NAME = re.compile(r"\w[\w.@+-]*(?: [\w.@+-]+)*")  # pages of nbgrader show a student's name as HTML
 SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
 PACKAGE = Path(__file__).parents[1]
@@ -68,33 +67,34 @@ def read_submission(assignment: Assignment, folder: Path, release: Path,
     """Return what a folder holds; the locked cells of `release`, as students got it, are run.
 
     Raises:
-        Refused: if there is nothing to run.
+        Refused: if there is nothing to run, or nothing may be read.
     """
-    path, notes = (path, []) if path else find_work(assignment, folder)
-    modules = []
-    for file in sorted(folder.glob("*.py"))[:MODULES]:
-        try:
-            modules.append((file.stem, plain_text(file)))
-        except Refused as refused:
-            notes.append(f"a file was left out: {refused}")
-    cells, more = arranged(notebook(path), notebook(release))
+    try:
+        path, notes = (path, []) if path else find_work(assignment, folder)
+        modules = []
+        for file in sorted(folder.glob("*.py"))[:MODULES]:
+            try:
+                modules.append((file.stem, plain_text(file)))
+            except Refused as refused:
+                notes.append(f"a file was left out: {refused}")
+        cells, more = arranged(notebook(path), notebook(release))
+    except PermissionError as error:
+        raise Refused(f"{Path(error.filename).name} cannot be read: its owner has to give the "
+                      "right to") from None
     return Submission([*files(modules), *cells], [*notes, *more])
+
+
+def released(course: Path, assignment: Assignment) -> Path:
+    """Return the notebook that students got; ValueError if the course's folder has none."""
+    path = course / "release" / assignment.name / f"{assignment.name}.ipynb"
+    if not path.is_file():
+        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the "
+                         "folder lab/ of a clone")
+    return path
 
 
 def find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     """Return the file to grade, and notes."""
-    try:
-        return _find_work(assignment, folder)
-    except PermissionError as error:
-        raise Refused(no_right(folder)) from error
-
-
-def no_right(path: Path) -> str:
-    """Say that the account which grades may not read a path."""
-    return f"{path.name} cannot be read: its owner has to give the right to"
-
-
-def _find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     if folder.is_symlink() or folder.parent.is_symlink():
         raise Refused("nothing was handed in but a link to a folder")
     if not folder.is_dir():
@@ -102,23 +102,14 @@ def _find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     wanted, notes = folder / f"{assignment.name}.ipynb", []
     if not wanted.exists() and not wanted.is_symlink():
         others = sorted(folder.glob("*.ipynb"))
-        if len(others) == 1:
-            notes.append(f"the notebook is called {others[0].name}, wanted {wanted.name}")
-            wanted = others[0]
-        else:
+        if len(others) != 1:
             more = f", but {len(others)} other notebooks" if others else ""
             raise Refused(f"there is no {wanted.name}{more}")
+        notes.append(f"the notebook is called {others[0].name}, wanted {wanted.name}")
+        wanted = others[0]
     if wanted.lstat().st_nlink > 1:
         notes.append(f"{wanted.name} is a hard link: the same file stands in another place, too")
     return wanted, notes
-
-
-def work_in(assignment: Assignment, folder: Path) -> Path | None:
-    """Return the file to grade, None if there is none."""
-    try:
-        return find_work(assignment, folder)[0]
-    except Refused:
-        return None
 
 
 def plain_text(path: Path) -> str:
@@ -131,8 +122,6 @@ def plain_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
     except UnicodeDecodeError:
         raise Refused(f"{path.name} is no text") from None
-    except PermissionError:
-        raise Refused(no_right(path)) from None
 
 
 def files(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -257,25 +246,24 @@ def defines(node: ast.stmt) -> bool:
 
 def digest(folder: Path) -> str:
     """Return a hash of a submission's files and names; links are not followed."""
-    total, files = hashlib.sha256(), 0
-    for root, below, names in os.walk(os.devnull if folder.is_symlink() else folder):
+    total, count = hashlib.sha256(), 0
+    with suppress(PermissionError):
+        if folder.is_symlink():
+            return ""
+    for root, below, names in os.walk(folder):
         below.sort()
-        if len(Path(root).parts) - len(folder.parts) > 10:
-            below.clear()
-        for name in sorted(names)[:FILES]:
-            path = Path(root, name)
+        for path in [Path(root, name) for name in sorted(names)[:FILES]]:
             # relative, so that no other way to write the folder counts
             total.update(os.fsencode(path.relative_to(folder)) + b"\0")
             with suppress(PermissionError):
                 about = path.lstat()
                 total.update(str(about.st_size).encode())
                 if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
-                    with path.open("rb") as file:
-                        total.update(hashlib.file_digest(file, "sha256").digest())
+                    total.update(hashlib.sha256(path.read_bytes()).digest())
                 elif stat.S_ISREG(about.st_mode):
                     total.update(str(about.st_mtime_ns).encode())
-        files += len(names)
-        if files > FILES:
+        count += len(names) + 1
+        if count > FILES:
             break
     return total.hexdigest()
 
@@ -306,6 +294,7 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
             if sum(session.cell_seconds.values()) > limits.starts / STARTS:  # of each start
                 notes.append(session.cell_times())
             session.stop()
+            session.forgetful = True  # no call knows what another was asked
             tasks = [task_record(task, known[task.id].values() if seed is None else
                                  unseen(task, answers[task.id], seed, known[task.id]))
                      for task in assignment.tasks]
@@ -351,57 +340,36 @@ def task_record(task: CourseTask, results: Iterable[Mark]) -> Record:
                          for mark in marks]}
 
 
-def submissions(folder: Path, only: str | None = None, student: str | None = None,
-                roster: Collection[str] = ()) -> list[tuple[str, Assignment, Path]]:
-    """Return (student, assignment, folder) of everybody for all that anybody handed in.
-
-    Everybody are those who have a folder or stand in the `roster`; or the one `student`.
-    """
+def submissions(folder: Path, only: str | None = None,
+                student: str | None = None) -> list[tuple[str, Assignment, Path]]:
+    """Return (student, assignment, folder) of all that was handed in, or of the one `student`."""
     if not folder.is_dir():
         raise ValueError(f"folder: got {folder}, which is no folder, wanted "
                          "STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb in it")
-    found = sorted(path.name for path in folder.iterdir()
-                   if path.is_dir() and not path.name.startswith("."))
-    students = sorted({*found, *roster})
-    check_names(students, folder)
+    students = sorted(path.name for path in folder.iterdir()
+                      if path.is_dir() and not path.name.startswith("."))
+    for name in students:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"folder: {ascii(name)} in {folder} cannot be a student's name, which "
+                             "has letters, digits and _ . @ + - only; rename this folder")
     if student is not None and student not in students:
         raise ValueError(f"student: got {student!r}, wanted one of {', '.join(students)}")
-    wanted = [assignment for assignment in chosen(only)
-              if any(is_there(folder / name / assignment.name, unknown=False)
-                     for name in found)]
-    if not wanted:
+    found = [(name, assignment, folder / name / assignment.name) for assignment in chosen(only)
+             for name in students if student in (None, name)
+             and is_there(folder / name / assignment.name)]
+    if not found:
         raise ValueError(f"folder: got {folder}, which holds no submission of "
                          f"{only or 'any assignment'}, wanted STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb, "
                          "such as alice/a5_cca/a5_cca.ipynb")
-    return [(name, assignment, folder / name / assignment.name) for assignment in wanted
-            for name in students if student in (None, name)]
+    return found
 
 
-def is_there(folder: Path, *, unknown: bool = True) -> bool:
-    """Return True for a folder or a link, and `unknown` if the folder above cannot be read."""
+def is_there(folder: Path) -> bool:
+    """Return True for a folder, a link, or what cannot be told as the one above is not readable."""
     try:
         return folder.exists() or folder.is_symlink()
     except PermissionError:
-        return unknown
-
-
-def check_names(students: Iterable[str], folder: Path) -> None:
-    """Raise ValueError for a name that pages, tables or people would take for something else."""
-    seen: dict[str, str] = {}
-    for name in students:
-        written = os.fsencode(name).decode("utf-8", "backslashreplace")
-        if written != name:
-            raise ValueError(f"folder: {written} in {folder} is no name in UTF-8; rename this "
-                             "student's folder")
-        if (not name.isprintable() or name != name.strip() or NO_NAME & set(name)
-                or name.endswith((".csv", ".html"))):
-            raise ValueError(f"folder: {ascii(name)} in {folder} cannot be a student's name: it "
-                             "has signs that nobody sees or that pages take for their own, or is "
-                             "the name of a table or page; rename this student's folder")
-        other = seen.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
-        if other != name:
-            raise ValueError(f"folder: {other!r} and {name!r} in {folder} look like one name; "
-                             "rename one of the folders")
+        return True
 
 
 def secret(out: Path) -> str:
@@ -418,66 +386,54 @@ def secret(out: Path) -> str:
 
 
 def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = None, jobs: int = 1,
-                 student: str | None = None, roster: Collection[str] = (),
-                 limits: Limits | None = None, kind: str | None = None,
-                 done: Callable[[str, Record], None] = lambda student, record: None
-                 ) -> list[Record]:
+                 student: str | None = None, limits: Limits | None = None, kind: str | None = None,
+                 done: Callable[[Record], None] = lambda record: None) -> list[Record]:
     """Grade every submission of a folder, `jobs` at a time, and call `done` after each.
 
     Records are kept in `out`/STUDENT/ASSIGNMENT.json: what is there is not graded again unless
-    something changed, or one `student` is named. Where grading failed for a reason of ours, the
-    status is "failed"; if its record could not be written, the one before stays. ValueError if no
-    `kind` of sandbox is given and there is no bubblewrap.
+    something changed, or one `student` is named; one that is returned has "anew" if it was graded
+    now. Where grading failed for a reason of ours, the status is "failed"; if its record could not
+    be written, the one before stays. ValueError if no `kind` of sandbox is given and there is no
+    bubblewrap.
     """
     seed, version, kind = secret(out), fingerprint(), kind or sandbox.required()
 
     def grade_one(name: str, assignment: Assignment, folder_of: Path) -> Record:
-        release = course / "release" / assignment.name / f"{assignment.name}.ipynb"
+        release = released(course, assignment)
         path = out / name / f"{assignment.name}.json"
         try:
-            files = digest(folder_of) if is_there(folder_of, unknown=False) else ""
-            inputs = [files, version, seed, plain_text(release)]
+            inputs = [digest(folder_of), version, seed, plain_text(release)]
             key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
-            if student is None and (known := read_record(path)) and known.get("key") == key:
+            known = read_record(path)
+            if student is None and known.get("key") == key:
                 return known
-            if is_there(folder_of):
-                record = grade(assignment, folder_of, release, seed, limits, kind)
-            else:
-                record = empty(assignment, "absent", "nothing was handed in")
-            record["key"] = key
+            record = grade(assignment, folder_of, release, seed, limits, kind) | {"key": key}
         except Exception as error:  # ours, not the submission's: the others are graded all the same
             record = empty(assignment, "failed", f"{type(error).__name__}: {error}")
         record = {"student": name, **record}
         try:
             with replacing(path) as temporary:
                 temporary.write_text(json.dumps(record, indent=1))
-        except OSError as error:  # such as a full disk
+        except (OSError, ValueError) as error:  # such as a full disk
             return record | empty(assignment, "failed", f"the mark could not be written: {error}")
-        return record
+        return record | {"anew": True}
 
     graded: dict[int, Record] = {}
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(grade_one, *entry): number
-                   for number, entry in enumerate(submissions(folder, only, student, roster))}
+                   for number, entry in enumerate(submissions(folder, only, student))}
         for future in as_completed(running):
             graded[running[future]] = future.result()
-            done(future.result()["student"], future.result())
+            done(future.result())
     return [graded[number] for number in sorted(graded)]
 
 
-def records(out: Path) -> list[Record]:
-    """Return all records of a folder of marks, by assignment and student."""
-    return [record for assignment in ASSIGNMENTS.values()
-            for path in sorted(out.glob(f"*/{assignment.name}.json"))
-            if (record := read_record(path))]
-
-
-def read_record(path: Path) -> Record | None:
-    """Return a record, or None if there is none; ValueError if the file is no JSON."""
-    advice = "delete the file, and grade again"
-    if not path.exists():
-        return None
-    record: Record = read_json(path, "marks", advice)
+def read_record(path: Path) -> Record:
+    """Return a record, empty if there is none that can be read: then the work is graded again."""
+    try:
+        record: Record = read_json(path, "marks", "grade again")
+    except (OSError, ValueError):
+        return {}
     return record
 
 

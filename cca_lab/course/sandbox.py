@@ -9,6 +9,7 @@ Reports say which it was.
 import errno
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -21,7 +22,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -57,13 +58,15 @@ class Limits:
     together: int = MEMORY  # bytes that all processes use, and files in memory
     processes: int = 256  # and threads
 
-    def settings(self, kind: str) -> str:
-        """Return the limits, and whom to become, as `child.py` takes them."""
+    def settings(self, kind: str, imports: Collection[str] = ()) -> str:
+        """Return the limits, whom to become and what to import, as `child.py` takes them."""
         limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 64,
                   "CORE": 0, "CPU": int(self.total + self.start) + 60}
         root = kind == "bubblewrap" and os.getuid() == 0
         user = 10**6 + secrets.randbelow(10**6) if root else None
-        return json.dumps({"limits": limits, "user": user})
+        folders = FOLDERS if kind == "bubblewrap" else ()
+        return json.dumps({"limits": limits, "user": user, "folders": folders,
+                           "imports": list(imports)})
 
 
 @cache
@@ -97,12 +100,12 @@ def works(kind: str) -> bool:
         raise GraderError(f"the {kind} sandbox cannot be tried: {error}") from error
 
 
-def command(kind: str, limits: Limits) -> list[str]:
+def command(kind: str, limits: Limits, imports: Collection[str] = ()) -> list[str]:
     """Return the command that starts the child."""
     if kind not in KINDS:
         raise ValueError(f"sandbox: got {kind!r}, wanted one of {', '.join(KINDS)}")
     return [*prefix(kind), sys.executable, "-I", "-S", str(HERE / "child.py"),
-            limits.settings(kind), *packages()]
+            limits.settings(kind, imports), *packages()]
 
 
 def prefix(kind: str) -> list[str]:
@@ -158,10 +161,10 @@ def readable() -> list[str]:
 
 
 def visible(path: Path) -> bool:
-    """Return True for a path below a folder of the system, all of which a submission can read."""
+    """Return True for a path below a folder of the system or of Python: submissions can read it."""
     path = path.resolve()
     masked = any(path.is_relative_to(Path(folder, "cca_lab")) for folder in packages())
-    return not masked and any(path.is_relative_to(top) for top in SYSTEM)
+    return not masked and any(path.is_relative_to(top) for top in (*SYSTEM, *readable()))
 
 
 def packages() -> list[str]:
@@ -176,12 +179,16 @@ def packages() -> list[str]:
 
 STARTING = 60.0  # seconds for the interpreter and torch
 STARTS = 40  # of the process; each answer may end it once
+IMPORTS = ("numpy", "scipy.stats", "triton.language")  # that take long: before the process forks
+QUICK = 0.2  # seconds of all cells
 
 
 class Session:
     """The child, started when needed and again after it was stopped; use it in a `with` block.
 
     Its cells (name and source) are run first, in order; one that ends the process is left out then.
+    If it is `forgetful`, a call finds a process without memory of those before: each call where the
+    cells take less than `QUICK` seconds, else some, and nobody knows which.
     """
 
     def __init__(self, cells: list[tuple[str, str]], limits: Limits,
@@ -192,9 +199,11 @@ class Session:
         self.used = self.started = self._waited = 0.0  # seconds: all calls, all starts, for a core
         self._stopped: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._link: socket.socket | None = None
+        self._control: socket.socket | None = None  # to the process that forks
+        self._link: socket.socket | None = None  # to the fork that has run the cells
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._starts = self._largest = self._killings = 0
+        self.forgetful, self._forked = False, False
 
     def __enter__(self) -> Self:
         return self
@@ -216,6 +225,9 @@ class Session:
         if name in self._stopped:
             raise Mistake(self._stopped[name])
         self._in_time()
+        if (self.forgetful and self.started < self.limits.starts / 2
+                and random.random() * sum(self.cell_seconds.values()) < QUICK):
+            self.forget()
         self._start()
         functions: list[Callable[..., Any]] = []
 
@@ -243,16 +255,35 @@ class Session:
 
     def _start(self) -> None:
         """Start the child and run the cells; leave out one that ends it or takes too long."""
-        while self._process is None:
+        while self._link is None:
             self._in_time()
             begun = self._now()
-            self._launch()
-            self.cell_seconds = {}
-            for cell in list(self.cells):
-                self._run(*cell)
-                if self._process is None:
-                    break
+            if self._process is None:
+                self._launch()
+            if self._fork():
+                self.cell_seconds = {}
+                for cell in list(self.cells):
+                    self._run(*cell)
+                    if self._link is None:
+                        break
             self.started += self._now() - begun
+
+    def _fork(self) -> bool:
+        """Let the child fork; without an answer it is stopped, and False is returned.
+
+        Before the first fork no submission has run: what goes wrong there is a GraderError.
+        """
+        assert self._control is not None
+        self._link, theirs = socket.socketpair()
+        with theirs, suppress(OSError):
+            socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+            if self._control.recv(1):
+                self._forked = True
+                return True
+        self.stop()
+        if not self._forked:
+            raise GraderError(f"the {self.sandbox} sandbox cannot fork")
+        return False
 
     def _run(self, name: str, source: str) -> None:
         begun = self._now()
@@ -290,18 +321,20 @@ class Session:
             self.stop()
             raise Mistake(f"the submission took more than {self.limits.total:g} seconds in all, or "
                           f"ended its process more than {STARTS} times")
-        if self._process is None and self.started > self.limits.starts:
+        if self._link is None and self.started > self.limits.starts:
             raise Mistake(f"{self._starts} starts of the submission took more than "
                           f"{self.limits.starts:g} seconds: {self.cell_times()}")
 
     def forget(self) -> None:
         """Let the next call find a process without memory of the calls before."""
-        self.stop()
-        self._starts -= 1
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
     def _launch(self) -> None:
         """Start the child; what goes wrong is a GraderError: no submission has run yet."""
         self._starts += 1
+        self._forked = False
         try:
             self._scratch = tempfile.TemporaryDirectory(prefix="cca-lab-",
                                                         ignore_cleanup_errors=True)
@@ -309,19 +342,23 @@ class Session:
             home = FOLDERS[0] if inside else self._scratch.name
             if not inside and shutil.disk_usage(home).free < SCRATCH:
                 raise OSError(errno.ENOSPC, "too little space for the files of a submission", home)
-            self._link, theirs = socket.socketpair()
+            imports = [name for name in IMPORTS
+                       if any(name.partition(".")[0] in source for _, source in self.cells)]
+            self._control, theirs = socket.socketpair()
+            self._control.settimeout(STARTING)
             with theirs, tempfile.TemporaryFile() as said:
                 self._process = subprocess.Popen(
-                    command(self.sandbox, self.limits), stdin=theirs.fileno(),
+                    command(self.sandbox, self.limits, imports), stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL, stderr=said, cwd=self._scratch.name,
                     start_new_session=True, env=ENVIRONMENT | {"HOME": home, "TMPDIR": home})
                 theirs.close()
-                try:
-                    self._talk(wire.pack({"name": "start", "source": ""}), STARTING)
-                except Ended as ended:
+                ready = b""
+                with suppress(OSError):
+                    ready = self._control.recv(1)
+                if not ready:
                     said.seek(0)
-                    raise GraderError(f"the {self.sandbox} sandbox {ended}\n"
-                                      f"{said.read().decode(errors='replace')[-2000:]}") from None
+                    raise GraderError(f"the {self.sandbox} sandbox did not start\n"
+                                      f"{said.read().decode(errors='replace')[-2000:]}")
             self._largest, self._killings = 0, killings()
             threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
         except BaseException as error:
@@ -355,13 +392,14 @@ class Session:
 
     def stop(self) -> None:
         """End the child and all that it started."""
-        process, link, scratch = self._process, self._link, self._scratch
-        self._process = self._link = self._scratch = None
+        process, scratch, links = self._process, self._scratch, (self._link, self._control)
+        self._process = self._scratch = self._link = self._control = None
         if process is not None:  # in a sandbox, its first process takes all others with it
             end(process)
             process.wait()
-        if link is not None:
-            link.close()
+        for link in links:
+            if link is not None:
+                link.close()
         if scratch is not None:
             scratch.cleanup()
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 Answer = Callable[..., Any]
+Range = tuple[int, int] | list[int]  # the lowest and the highest number, or all of them
 
 
 class Mistake(Exception):
@@ -67,9 +68,10 @@ class Draw(random.Random):
         generator = torch.Generator().manual_seed(self.getrandbits(62))
         return torch.randint(low, high, shape, generator=generator)
 
-    def sizes(self, count: int, *ranges: tuple[int, int]) -> list[tuple[Any, ...]]:
-        """Return `count` examples in ascending order, an integer of each range (ends included)."""
-        return sorted(tuple(self.randint(*ends) for ends in ranges) for _ in range(count))
+    def sizes(self, count: int, *ranges: Range) -> list[tuple[Any, ...]]:
+        """Return `count` examples in ascending order, a number of each range (ends included)."""
+        return sorted(tuple(self.choice(ends) if isinstance(ends, list) else self.randint(*ends)
+                            for ends in ranges) for _ in range(count))
 
 
 Check = Callable[[Answer, Draw], Share | None]
@@ -247,8 +249,6 @@ class Calls:
 
     def __init__(self, answer: Answer, drive: Callable[[Answer], Answer]) -> None:
         self.answer, self.noted = drive(answer), list[tuple[tuple[Any, ...], Any]]()
-        if hasattr(answer, "forget"):
-            self.forget = answer.forget
 
     def __call__(self, *args: Any) -> Any:
         """Call the answer."""

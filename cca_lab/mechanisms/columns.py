@@ -37,6 +37,7 @@ class Columns:
         first_row: rows before it see none of these columns. 0 in the first set of a mechanism.
         reach: as `pooling`, a function that computes weights above 0 at the same tokens, however
             small those of P are, which may be rounded to 0; None if they cannot be.
+        bias: a number that is added to the scores of all these columns.
     """
 
     q: Tensor
@@ -46,6 +47,7 @@ class Columns:
     pooling: Callable[[], Tensor] | None = None
     first_row: int = 0
     reach: Callable[[], Tensor] | None = None
+    bias: float = 0.0
 
     @property
     def count(self) -> int:
@@ -102,7 +104,9 @@ def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
 
 
 def _with_lse(columns: Columns, scale: float, backend: str) -> tuple[Tensor, Tensor]:
-    return attend_checked(columns.q, columns.keys, columns.values, columns.visible, scale, backend)
+    out, lse = attend_checked(columns.q, columns.keys, columns.values, columns.visible, scale,
+                              backend)
+    return out, lse + columns.bias
 
 
 def effective(sets: Sequence[Columns], scale: float) -> Tensor:
@@ -128,7 +132,8 @@ def logits(sets: Sequence[Columns], scale: float) -> Tensor:
     dtype, scores = accumulation_dtype(sets[0].q.dtype), []
     for columns in sets:
         keys = expand_heads(whole(columns.keys), columns.q.shape[1]).to(dtype)
-        products = pad(scale * product(columns.q.to(dtype), keys.mT), (0, 0, columns.first_row, 0))
+        products = pad(scale * product(columns.q.to(dtype), keys.mT) + columns.bias,
+                       (0, 0, columns.first_row, 0))
         scores.append(products.masked_fill(~columns.mask().to(keys.device), float("-inf")))
     return torch.cat(scores, dim=-1)
 

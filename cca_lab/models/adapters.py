@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -18,21 +18,13 @@ from transformers import PreTrainedModel
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import check_family
 from cca_lab.models.training import LORA, QKV_MODULES
-from cca_lab.stored import matches, read_json
+from cca_lab.stored import read_json
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"  # as peft names them
 NAME = "default"  # of a model's only adapter
 PREFIX = "base_model.model."  # of the names in the file: peft's own model wraps ours in two
 BASE = "cca_lab_base"  # in the file's metadata: what tells the base from another of its shapes
 SCALE = 2  # LoRA's alpha / rank, by which the update is multiplied
-
-
-class Described(TypedDict):
-    """An adapter's config, as far as it is read here."""
-
-    peft_type: Literal["LORA"]
-    r: int
-    base_model_name_or_path: NotRequired[str | None]
 
 
 def adapter_of(model: PreTrainedModel) -> Any:
@@ -100,11 +92,12 @@ def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt", BASE: _base_of(model)})
 
 
-def described(folder: Path) -> Described:
+def described(folder: Path) -> dict[str, Any]:
     """Return the config in an adapter's folder; ValueError unless it describes a LoRA."""
-    advice = "get or save the adapter again"
-    config = read_json(folder / CONFIG_FILE, "adapter", advice)
-    matches(config, Described, f"adapter: {folder / CONFIG_FILE}", advice)
+    path, advice = folder / CONFIG_FILE, "get or save the adapter again"
+    config = read_json(path, "adapter", advice)
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        raise ValueError(f"adapter: {path} describes no LoRA; {advice}")
     return config
 
 

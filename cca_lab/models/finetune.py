@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -49,8 +48,6 @@ from cca_lab.models.transfer import Teacher, row_errors, weights_of
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
-ENGINES = tuple(f"ACCELERATE_USE_{name}" for name in ("DEEPSPEED", "FSDP", "MEGATRON_LM",
-                                                      "PARALLELISM_CONFIG"))
 WATCHED = 10  # steps over which a loss is averaged before it counts as rising
 RISE = 1.0  # nats by which the text loss must exceed that of the first steps to count as diverging
 
@@ -280,12 +277,8 @@ class Finetuner:
             identity["groups of processes"] = self.readers
         return json.loads(json.dumps(identity))
 
-    def resume(self, *, allow_different: bool = False) -> int:
+    def resume(self) -> int:
         """Load the state from the run's folder, and return its step.
-
-        Args:
-            allow_different: go on although the random states cannot be restored, so that dropout
-                draws other numbers than in a run that was not interrupted.
 
         Raises:
             ValueError: if the state is missing, broken, or that of another run or model.
@@ -308,7 +301,7 @@ class Finetuner:
         if not 0 <= progress["step"] <= self.config.steps:
             raise ValueError(f"resume: {state / PROGRESS}: step: got {progress['step']}, wanted 0 "
                              f"to {self.config.steps}")
-        check_state(state, progress["files"], allow_different=allow_different)
+        check_state(state, progress["files"])
         if self.optimizers:
             try:
                 self.accelerator.load_state(str(state))
@@ -330,9 +323,6 @@ def _accelerator() -> Accelerator:
     accelerate reads the precision and the number of steps whose gradients are added from variables
     that a launcher, or an earlier experiment, has left.
     """
-    for name in ENGINES:
-        if os.environ.get(name, "false").lower() == "true":
-            raise ValueError(f"{name}: is set, and the lab trains without it; unset it")
     return Accelerator(cpu=not torch.cuda.is_available(), mixed_precision="no", dynamo_backend="no",
                        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1))
 

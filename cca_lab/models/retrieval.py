@@ -76,7 +76,7 @@ class Prompt(NamedTuple):
 def prompt_of(tokenizer: PreTrainedTokenizerBase, example: Example) -> Prompt:
     """Return an example as tokens; the needle is where the answer's longest end stands before."""
     prompt = prompt_ids(tokenizer, example.prompt)
-    answer = answer_ids(tokenizer, example.prompt, example.continuations[0])
+    answer = answer_ids(tokenizer, example.prompt, example.continuation)
     needle: list[int] = []
     for skipped in range(len(answer)):  # a first token may differ, by the space before it
         end = answer[skipped:]

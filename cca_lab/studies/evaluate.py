@@ -147,7 +147,7 @@ class Evaluate(SwappedStudy, TextStudy):
     """Questions per answer position, rounded up to a multiple of 16; those of --task exactly."""
     task: tuple[str, ...] = ()
     """Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking,
-    common_words, frequent_words, key_values, or a file of your own questions in JSON lines."""
+    key_values, or a file of your own questions in JSON lines."""
     difficulty: tuple[str, ...] = ()
     """Difficulty of the tasks, such as 8 or chains=2."""
     out: Path | None = None

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -24,7 +23,6 @@ from cca_lab.studies.study import (
     TextStudy,
     context_of,
     load,
-    note,
     note_full,
     note_other_model,
 )
@@ -72,20 +70,17 @@ class Finetune(TextStudy, MechanismOptions):
     reading: Reading = Reading()
     task: tuple[str, ...] = ()
     """Prompts to train on in place of the built-in questions: niah_single, niah_multikey,
-    niah_multivalue, variable_tracking, common_words, frequent_words, key_values, or a file of your
-    own questions in JSON lines."""
+    niah_multivalue, variable_tracking, key_values, or a file of your own questions in JSON
+    lines."""
     difficulty: tuple[str, ...] = ()
     """Difficulty of the tasks, such as 8 or chains=2."""
     context_parallel: Count = 1
     """Processes of torchrun that share each text, a part of its tokens each; cca only."""
     resume: bool = False
     """Continue the run in --out."""
-    allow_different: bool = False
-    """Continue although random states are lost, so that dropout draws other numbers."""
 
     def run(self) -> list[dict[str, Any]]:
         """Load a model, swap its attention, train and save it; return its steps' records."""
-        check_launch()
         self.check_effects()
         logging.getLogger("accelerate").setLevel(logging.ERROR)  # it warns about tied weights
         attention, options = self.choice
@@ -109,8 +104,7 @@ class Finetune(TextStudy, MechanismOptions):
         """Raise ValueError for an option that has no effect beside the others."""
         config, reading = self.config, self.reading
         idle = {"rank": config.strategy != "lora" and "--strategy lora",
-                "grow": self.attention == "full" and "a mechanism with groups",
-                "allow_different": not self.resume and "--resume"}
+                "grow": self.attention == "full" and "a mechanism with groups"}
         if self.task and reading.text_share == 1:
             raise ValueError("task: given with --text-share 1, which leaves no questions; give a "
                              "smaller share")
@@ -128,7 +122,7 @@ class Finetune(TextStudy, MechanismOptions):
         """Train, and say what happens in the main process."""
         config, out, mixture = self.config, self.out, finetuner.mixture
         if self.resume:
-            finetuner.resume(allow_different=self.allow_different)
+            finetuner.resume()
         elif main:
             # of a run that stopped before its first checkpoint
             (out / "log.jsonl").unlink(missing_ok=True)
@@ -174,20 +168,6 @@ def check_run_folder(out: Path, resume: bool) -> None:
         if not ours:
             raise ValueError(f"out: {log} is not the log of a run, which would replace it; choose "
                              "another folder")
-
-
-def check_launch() -> None:
-    """Refuse variables of a launcher that fit no process, and say whom the others wait for."""
-    rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
-    if not rank and not size:
-        return
-    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
-        raise ValueError(f"RANK, WORLD_SIZE: got {rank!r} of {size!r}, wanted a number from 0 and "
-                         "their count; unset both, which a launcher such as torchrun sets")
-    if int(size) > 1 and rank == "0":
-        note(f"RANK and WORLD_SIZE are set: waiting for {int(size) - 1} other process(es) at "
-             f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}; without torchrun, "
-             "unset them")
 
 
 def run_with_progress(finetuner: "Finetuner", title: str) -> list[dict[str, Any]]:

@@ -36,11 +36,10 @@ def models() -> str:
         measured, context = card["results"], str(card["options"]["context"])
         rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
                      context, cell(measured["perplexity"]["value"], digits=1),
-                     cell(min(measured["ngram_perplexity"].values()), digits=1),
                      percent(measured["exact_match"][context]["all"]["value"]),
                      f"{card['seconds'] / 60:.0f} min, {card['device']}"])
-    return markdown(["model", "parameters", "context", "perplexity", "best n-gram", "exact match",
-                     "trained in"], rows)
+    return markdown(["model", "parameters", "context", "perplexity", "exact match", "trained in"],
+                    rows)
 
 
 def recovery() -> str:

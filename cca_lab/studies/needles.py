@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cca_lab.options import Count, Natural
-from cca_lab.reporting import command_line, device_name, machine, write_figure
+from cca_lab.reporting import command_line, device_name, machine
 from cca_lab.studies.evaluate import answering
 from cca_lab.studies.study import (
     SwappedStudy,
@@ -45,8 +45,6 @@ class Needles(SwappedStudy):
     """float32, or bf16 (autocast), which some CPUs compute faster."""
     out: Path | None = None
     """JSON file to write."""
-    figure: Path | None = None
-    """PNG of the heat map to write."""
 
     def run(self) -> dict[str, Any]:
         """Ask the same needles at each depth and length; print the table."""
@@ -85,8 +83,6 @@ class Needles(SwappedStudy):
                 "cells": [{"length": length, "depth": depth, "share": asdict(answers.share),
                            "exact": asdict(answers.exact)}
                           for (length, depth), answers in scores.items()]}
-        if self.figure is not None:
-            write_figure(self.figure, figure_of(result))
         print(table(result))
         return result
 

@@ -1,8 +1,8 @@
-"""Pretraining of a tokenizer and a small base model, and its model card: `cca-lab pretrain`."""
+"""Pretraining of a tokenizer and a small base model: `cca-lab pretrain`."""
 
 import math
 import shutil
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,74 +12,23 @@ from cca_lab import models
 from cca_lab.files import check_folder, held
 from cca_lab.models.recipe import Diverged
 from cca_lab.options import Count, Finite, Natural, at_least
-from cca_lab.reporting import device, device_name, training_progress, write_json
-from cca_lab.studies.evaluate import PLACES
+from cca_lab.reporting import command_line, device, device_name, training_progress, write_json
 from cca_lab.studies.study import given, note_full, noted_corpus
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from cca_lab.tasks.ngram import KneserNey
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from cca_lab.models.pretrain import Pretrainer
 
-CURVE_EVERY = 20  # steps between the points of the loss curve in the card's data
-NGRAM_ORDERS = (1, 2, 3, 4, 5)
-MOST_WEIGHTS = 1e9
+CURVE_EVERY = 20  # steps between the points of the loss curve
 LEAST_WORDS = 600  # of a tokenizer, in which enough of the questions' names are one token
-CARD = """\
-# {name}
-
-A small {family} that reads and retrieves, so that long-context attention can be tried on a laptop.
-
-| | |
-|---|---|
-| command | `{command}` |
-| size | {parameters:,} parameters: {layers} layers, width {width}, {heads} heads, \
-vocabulary {vocabulary}, context {context} tokens; weights in fp16 |
-| text | {corpus}, fingerprint `{fingerprint}`, dealt to train and validation by module |
-| task | multi-document question answering (`cca_lab/tasks/multi_document_qa.py`) |
-| training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, \
-{minutes:.0f} minutes on {device}, torch {torch} |
-| optimizer | Muon for the blocks' matrices, AdamW for the rest, \
-peak rate {rate:g}, curriculum below |
-
-## Does it read?
-
-Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams \
-trained on the same tokens.
-The model is read in windows of {context} tokens that start without context; \
-the n-grams read the whole stream.
-
-| model | perplexity |
-|---|---|
-{reading}
-
-## Does it retrieve?
-
-Exact match by the place of the answer; 95 % interval for all positions together.
-Chance is below 1 % for any surname; for one that stands in the documents, one over their number.
-
-| context | documents | {positions} | all |
-|---|---|{dashes}---|
-{retrieving}
-
-## How it got there
-
-| stage | reached at step | after |
-|---|---|---|
-{stages}
-
-One seed. `pretraining.json` holds the loss curve and everything above.
-The perplexity is of the standard library of the Python named above; \
-another Python's differs a little.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
-    """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
+    """Train a tokenizer and a small base model that reads and retrieves."""
 
     out: Path
     """New folder to write the model to."""
@@ -102,7 +51,7 @@ class Pretrain:
     seed: Natural = 0
     """Random seed of the weights and the data."""
     text: str | None = None
-    """Text to read: a file, a folder, or hub:NAME for a data set; by default Python's library."""
+    """Text to read: a file or a folder; by default Python's library."""
     threads: Natural = 0
     """CPU threads; 0 leaves the choice to PyTorch."""
     attention: str = "full"
@@ -116,22 +65,13 @@ class Pretrain:
     text_only: bool = False
     """Train on text only, without questions."""
 
-    def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"heads: got {self.heads}, which does not divide the width "
-                             f"{self.width}; choose a divisor")
-        weights = self.width * (12 * self.layers * self.width + self.vocabulary + self.context)
-        if weights > MOST_WEIGHTS:
-            raise ValueError(f"width, layers, vocabulary, context: {weights:.1e} weights, wanted "
-                             f"{MOST_WEIGHTS:.0e} at most; make the model smaller")
-
     @property
     def options(self) -> dict[str, Any]:
         """The options of the mechanism, checked."""
         return given(self.attention, self.option, group=self.group, window=self.window)
 
     def run(self) -> dict[str, Any]:
-        """Train a base model, write it with its model card, and return the card's data."""
+        """Train a base model, write it with what was measured, and return that."""
         from cca_lab.models.checkpoints import quiet
 
         quiet()
@@ -167,24 +107,24 @@ class Pretrain:
             raise Diverged("the weights are no finite numbers in fp16; lower the learning rate")
         settings = {key: value for key, value in asdict(self).items()
                     if key not in ("group", "window", "option")}  # those are "attention_options"
-        card = {"options": settings | {"out": self.out.name, "attention_options": options},
-                "recipe": asdict(recipe), "parameters": sum(p.numel() for p in model.parameters()),
-                "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-                "device": device_name(), "torch": torch.__version__.split("+")[0],
-                "seconds": curve[-1]["seconds"], "steps": curve[-1]["step"],
-                "tokens": curve[-1]["tokens"], "stages": stages,
-                "results": judge(model, tokenizer, corpus, self.context), "curve": curve}
+        found = {"command": command_line(),
+                 "options": settings | {"out": self.out.name, "attention_options": options},
+                 "recipe": asdict(recipe), "parameters": sum(p.numel() for p in model.parameters()),
+                 "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
+                 "device": device_name(), "torch": torch.__version__.split("+")[0],
+                 "seconds": curve[-1]["seconds"], "steps": curve[-1]["step"],
+                 "tokens": curve[-1]["tokens"], "stages": stages,
+                 "results": judge(model, tokenizer, corpus, self.context), "curve": curve}
         temporary = self.out.with_name(self.out.name + ".part")
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             models.save_pretrained(model.half(), temporary, tokenizer)
-            write_json(temporary / "pretraining.json", _rounded(card))
-            (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
+            write_json(temporary / "pretraining.json", _rounded(found))
             temporary.replace(self.out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         print(f"written: {self.out}")
-        return card
+        return found
 
     def _train(self, pretrainer: "Pretrainer") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Run the curriculum; return the loss curve, and each stage's first step and time."""
@@ -214,22 +154,17 @@ class Pretrain:
 
 def judge(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", corpus: Corpus,
           context: int) -> dict[str, Any]:
-    """Measure perplexity, beside n-grams, and exact match by position and length."""
+    """Measure perplexity, and exact match by position and length."""
     from cca_lab.models.evaluate import exact_match, perplexity
     from cca_lab.models.pretrain import tokenize
 
     held_out = tokenize(corpus.validation, tokenizer)
-    training = tokenize(corpus.train, tokenizer).numpy()
-    orders = [order for order in NGRAM_ORDERS if KneserNey.fits(order, len(tokenizer))]
-    ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy())
-              for order in orders}
     task = MultiDocumentQA(tokenizer)
     lengths = [length for length in (128, 256, 512, 1024) if length < context] + [context]
     matches = {length: exact_match(model, task, length=length, text=held_out).as_json()
                for length in lengths}
     return {"perplexity": asdict(perplexity(model, held_out, length=min(context, len(held_out)),
                                             windows=160)),
-            "ngram_perplexity": ngrams,
             "documents": {length: task.documents_in(length) for length in lengths},
             "exact_match": matches}
 
@@ -241,52 +176,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def model_card(card: dict[str, Any]) -> str:
-    """Return the Markdown card for what `cca-lab pretrain` measured."""
-    options, results = card["options"], card["results"]
-    perplexity = "{value:.1f} [{low:.1f}, {high:.1f}]".format(**results["perplexity"])
-    reading = [f"| **{options['out']}** | **{perplexity}** |"]
-    reading += [f"| {order}-gram | {value:.1f} |"
-                for order, value in results["ngram_perplexity"].items()]
-    lengths = list(results["exact_match"])
-    positions = [key for key in results["exact_match"][lengths[0]]
-                 if key not in ("all", "by_offset")]
-    retrieving = []
-    for length in lengths:
-        matches = results["exact_match"][length]
-        low, high = (100 * matches["all"][end] for end in ("low", "high"))
-        cells = [f"{100 * matches[key]['value']:.0f} %" for key in (*positions, "all")]
-        retrieving.append(f"| {length} | {results['documents'][length]} | {' | '.join(cells)} "
-                          f"[{low:.0f}, {high:.0f}] |")
-    stages = [f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | "
-              f"{stage['seconds'] / 60:.1f} min |" for stage in card["stages"]]
-    return CARD.format(
-        name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
-        command=_command(options), parameters=card["parameters"], corpus=card["corpus"]["name"],
-        fingerprint=card["corpus"]["fingerprint"], steps=card["steps"], tokens=card["tokens"] / 1e6,
-        minutes=card["seconds"] / 60, device=card["device"], torch=card["torch"],
-        rate=card["recipe"]["learning_rate"], reading="\n".join(reading),
-        retrieving="\n".join(retrieving), stages="\n".join(stages),
-        positions=" | ".join(PLACES.get(position, f"{100 * float(position):.0f} %")
-                             for position in positions),
-        dashes="---|" * len(positions),
-        **{key: options[key]
-           for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
-
-
-def _command(options: dict[str, Any]) -> str:
-    """Return the command that made a model, with the options that differ from the defaults."""
-    defaults = {field.name: field.default for field in fields(Pretrain)}
-    words = []
-    for key, value in options.items():
-        if key not in ("out", "attention_options") and (key == "family" or value != defaults[key]):
-            name = f"--{key.replace('_', '-')}"
-            written = f"{value:g}" if isinstance(value, float) else value
-            words.append(name if value is True else f"{name} {written}")
-    chosen = dict(options.get("attention_options", {}))
-    words += [f"--{key} {chosen.pop(key)}" for key in ("group", "window") if key in chosen]
-    if chosen:
-        words.append("--option " + " ".join(f"{key}={value}" for key, value in chosen.items()))
-    return f"cca-lab pretrain {' '.join(words)} --out data/models/{options['out']}"

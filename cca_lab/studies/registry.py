@@ -16,17 +16,8 @@ STUDIES: dict[str, tuple[str, str]] = {
     "retrieval": ("cca_lab.studies.retrieval:Retrieval",
                   "Find the KV heads that fetch what stands far back, by four scores, and "
                   "compare these."),
-    "mqar": ("cca_lab.studies.mqar:Recall",
-             "Zoology's recall task: how many keys each mechanism answers with how much memory, "
-             "trained from scratch."),
     "reproduce": ("cca_lab.studies.reproduce.run:Reproduce",
                   "Re-enact the papers' tables and figures at a small scale, and say what agrees."),
-    "noise": ("cca_lab.studies.noise:NoiseStudy",
-              "DGA's Figure 3b: measure what noise in the attention does to the next-token "
-              "distribution."),
-    "convergence": ("cca_lab.studies.convergence:Convergence",
-                    "DGA's Figures 3a and 4: measure whether grouped attention learns faster than "
-                    "full."),
     "heads": ("cca_lab.studies.heads:Heads",
               "Measure how sparse every head is: k90, effective tokens, the weight of the first "
               "and of far tokens."),
@@ -37,8 +28,7 @@ STUDIES: dict[str, tuple[str, str]] = {
                   "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
                   "matrix peak, memory."),
     "peers": ("cca_lab.studies.benchmarks.peers:Peers",
-              "Measure published attention for the CPU beside CCA: FlexAttention, OpenVINO, ONNX "
-              "Runtime."),
+              "Measure PyTorch's FlexAttention on the CPU beside CCA: time and useful operations."),
     "decode": ("cca_lab.studies.benchmarks.decode:Decode",
                "Measure one token's attention with each cache against a full cache: time, bytes, "
                "entries."),
@@ -49,15 +39,12 @@ STUDIES: dict[str, tuple[str, str]] = {
                 "of the papers."),
     "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
             "Check and time the kernels on one GPU, within ten minutes."),
-    "kernels": ("cca_lab.studies.kernels:Kernels",
-                "Compile every kernel for each target, without a GPU, and show what it uses."),
 }
 
 # Commands of their own, whose options are settings too.
 COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("cca_lab.studies.pretrain:Pretrain",
-                 "Train a tokenizer and a small base model that reads and retrieves, and write its "
-                 "card."),
+                 "Train a tokenizer and a small base model that reads and retrieves."),
     "finetune": ("cca_lab.studies.finetune:Finetune",
                  "Swap a model's attention and finetune it on text and questions; Ctrl-C saves the "
                  "run."),

@@ -14,7 +14,7 @@ from cca_lab import models
 from cca_lab.mechanisms import Full, Mechanism
 from cca_lab.mechanisms.kept_heads.mechanism import OTHERS, KeptHeads, best_heads
 from cca_lab.options import Count, Natural
-from cca_lab.reporting import command_line, device_name, machine, training_progress, write_figure
+from cca_lab.reporting import command_line, device_name, machine, training_progress
 from cca_lab.studies.study import (
     ModelStudy,
     given,
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from cca_lab.models.retrieval import Prompt
 
-SCORES = {"attention": "weight of the needle", "loss": "loss if it is not kept", "gates": "gate",
-          "gain": "share of the gain"}
+SCORES = "attention", "loss", "gates", "gain"
 PROBED = 8  # prompts of the scores by attention and gain; that by loss has half of them
 TEXT = "text"  # the name of the task that is no question
 JUDGED = 1_000_000  # number of the first prompt that judges a choice, beyond those of the scores
@@ -71,8 +70,6 @@ class Retrieval(ModelStudy):
     """Random seed of the prompts."""
     out: Path | None = None
     """JSON file to write."""
-    figure: Path | None = None
-    """PNG of the scores to write."""
 
     @cached_property
     def loaded(self) -> "tuple[PreTrainedModel, Any]":
@@ -131,11 +128,6 @@ class Retrieval(ModelStudy):
                              "wanted others of the scores")
         with result_file(self.out) as result:
             result |= self._measured(chosen)
-        if self.figure is not None:
-            from cca_lab.views.figures.sparsity import by_layer
-
-            write_figure(self.figure, by_layer({SCORES[name]: values for name, values
-                                                in result["scores"].items()}))
         print(table([result]))
         return result
 

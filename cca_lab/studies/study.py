@@ -59,7 +59,7 @@ class TextStudy(ModelStudy):
     """A model and a text."""
 
     text: str | None = None
-    """Text to read: a file, a folder, or hub:NAME for a data set; by default Python's library."""
+    """Text to read: a file or a folder; by default Python's library."""
 
     @cached_property
     def corpus(self) -> Corpus:

@@ -1,1 +1,1 @@
-"""What models read: the corpus, the questions, and the n-gram baseline."""
+"""What models read: the corpus and the questions."""

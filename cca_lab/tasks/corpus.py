@@ -22,11 +22,6 @@ SUFFIXES = (".py", ".md", ".rst", ".txt")  # in the standard library; users' fil
 LEAST = 1000  # characters
 LONG_WORD = re.compile(r"\S{20000,}|\s{20000,}")
 SNIFFED = 8192  # bytes, in which most binary files have a NUL
-MARKS = (b"\xff\xfe", b"\xfe\xff")  # at the start of UTF-16, in its two orders of bytes
-PACKED = {b"\x1f\x8b": "a gzip file", b"PK\x03\x04": "a zip archive, such as .docx",
-          b"%PDF": "a PDF"}
-SIGNATURES = {**dict.fromkeys(MARKS, "UTF-16"), **PACKED}
-CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\x1b"))
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Corpus:
         name: the origin of the text, for reports.
         train: the training documents, in a fixed order.
         validation: the held-out documents, in a fixed order.
-        left_out: files of a folder that look like text and cannot be used, each with the reason.
+        left_out: files of a folder that cannot be used as text, each with the reason.
     """
 
     name: str
@@ -74,27 +69,23 @@ def _divide(name: str, documents: list[tuple[str, str]], left_out: Iterable[str]
     return Corpus(name, train, validation, tuple(left_out))
 
 
-def _folder_documents(root: Path) -> tuple[list[tuple[str, str]], list[str], int]:
+def _folder_documents(root: Path) -> tuple[list[tuple[str, str]], list[str]]:
     """Read every file of a user's folder that is text by its content, but no hidden ones.
 
-    Return the (name, text) pairs, why files that look like text are left out, and the number of
-    binary files.
+    Return the (name, text) pairs, and why other files are left out.
     """
     documents: list[tuple[str, str]] = []
-    left_out, binary = [], 0
+    left_out = []
     for path in sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix()):
         name = path.relative_to(root)
         if any(part.startswith(".") for part in name.parts) or not path.is_file():
             continue
-        data = read_bytes(path)
-        problem = problem_of(data)
-        if problem and is_binary(data):
-            binary += 1
-        elif problem:
+        data = _read_bytes(path)
+        if problem := problem_of(data):
             left_out.append(f"{name.as_posix()} {problem}")
         elif data.strip():
             documents.append((name.as_posix(), decoded(data)))
-    return documents, left_out, binary
+    return documents, left_out
 
 
 def standard_library() -> Corpus:
@@ -115,77 +106,46 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
     """Return the corpus that `source` names.
 
     Args:
-        source: None for the standard library; a file, or a folder of which every file that is text
-            by its content is read; or `hub:NAME` or `hub:NAME:CONFIG` for a data set of the
-            `datasets` library with a `text` column.
+        source: None for the standard library; a file; or a folder, of which every file that is
+            text by its content is read.
 
     Raises:
         ValueError: for another source, one that is not UTF-8, or one with too little text.
     """
     if source is None:
         return standard_library()
-    if not isinstance(source, str | Path):
-        raise ValueError(f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data "
-                         "set, or nothing for the standard library")
-    source = str(source)
-    if not source.strip():
-        raise ValueError("text: got an empty path, wanted a file or a folder")
-    if source.startswith("hub:"):
-        return _hub_corpus(source.removeprefix("hub:"))
     path = Path(source)
     left_out: list[str] = []
-    binary = 0
     if path.is_dir():
-        documents, left_out, binary = _folder_documents(path)
-    elif path.is_file():
-        documents = [(path.name, read_text(path, "text"))]
+        documents, left_out = _folder_documents(path)
     else:
-        raise ValueError(f"text: {source!r} is no file or folder here; give a path, "
-                         "hub:NAME for a data set, or nothing for the standard library")
-    if sum(len(text) for _, text in documents) < LEAST:
-        skipped = [f"{binary} binary file(s), with NUL characters or the like"] * bool(binary)
-        if left_out:
-            skipped.append(f"{len(left_out)} file(s) that cannot be used, the first: {left_out[0]}")
-        beside = f" (beside {' and '.join(skipped)})" if skipped else ""
-        raise ValueError(f"text: {source!r} holds fewer than {LEAST} characters of text{beside}; "
+        documents = [(path.name, read_text(path))]
+    if sum(len(text.strip()) for _, text in documents) < LEAST:
+        beside = f" (beside {len(left_out)} that cannot be used, the first: {left_out[0]})" \
+            if left_out else ""
+        raise ValueError(f"text: {source} holds fewer than {LEAST} characters of text{beside}; "
                          "give more")
-    if not any(text.strip() for _, text in documents):
-        raise ValueError(f"text: {source!r} holds nothing but white space; give another")
     return _divide(path.name, documents, left_out)
 
 
-def _hub_corpus(name: str) -> Corpus:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise ValueError("text: a hub:NAME corpus needs the `datasets` library; "
-                         "run `pip install datasets`") from error
-    path, _, config = name.partition(":")
-    rows = load_dataset(path, config or None, split="train")
-    return _divide(name, [(str(index), row["text"]) for index, row in enumerate(rows)])
-
-
-def read_text(path: Path, name: str) -> str:
-    """Return the text of a file; `name` is the argument's name in the error message.
+def read_text(path: Path) -> str:
+    """Return the text of a file.
 
     Raises:
         ValueError: if the file is not text, or holds a word that a tokenizer takes hours for.
+        OSError: if it cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{name}: {path} cannot be read ({error.strerror}); give another"
-                         ) from error
+    data = path.read_bytes()
     if problem := problem_of(data):
-        raise ValueError(f"{name}: {path} {problem}")
+        raise ValueError(f"text: {path} {problem}")
     return decoded(data)
 
 
-def read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     """Return the bytes of a file; of one that begins with binary content only the first ones."""
     with path.open("rb") as file:
         data = file.read(SNIFFED)
-        return data if b"\0" in data and is_binary(data) else data + file.read()
+        return data if b"\0" in data else data + file.read()
 
 
 def decoded(data: bytes) -> str:
@@ -206,35 +166,11 @@ def problem_of(data: bytes) -> str | None:
 
 def encoding_problem(data: bytes) -> str | None:
     """Return why bytes are not text in UTF-8, and what to do; None if they are."""
+    if b"\0" in data:
+        return "holds NUL characters, as binary files and UTF-16 do; save its text as UTF-8"
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
-        at = error.start
-        todo = "save its text as UTF-8" if data.startswith(tuple(PACKED)) else "save it as UTF-8"
-        return (f"is not UTF-8 (byte {data[at]:#x} at {at}) in line {1 + data[:at].count(10)}; it "
-                f"looks like {looks_like(data)}: {todo}, or give another")
-    if b"\0" in data:
-        return ("holds NUL characters, as binary files and UTF-16 without its mark do; save it as "
-                "UTF-8, or give another")
-    if data.startswith(tuple(PACKED)):
-        return f"is {looks_like(data)}; save its text as UTF-8, or give another"
+        return (f"is not UTF-8 (byte {data[error.start]:#x} in line "
+                f"{1 + data[:error.start].count(10)}); save its text as UTF-8")
     return None
-
-
-def looks_like(data: bytes) -> str:
-    """Return what bytes that are not UTF-8 look like, in a few words."""
-    for start, kind in SIGNATURES.items():
-        if data.startswith(start):
-            return kind
-    if is_binary(data):
-        return "a binary file"
-    # ISO 8859 has control characters at 0x80 to 0x9f, Windows' code pages have letters and
-    # quotation marks there
-    eight_bit = any(0x80 <= byte <= 0x9f for byte in data)
-    return f"{'Windows-1252' if eight_bit else 'Latin-1 (ISO 8859-1)'}, or another 8-bit encoding"
-
-
-def is_binary(data: bytes) -> bool:
-    """Return whether bytes that are no UTF-8 are no UTF-16 with its mark or 8-bit text either."""
-    return not data.startswith(MARKS) and (data.startswith(tuple(PACKED))
-                                           or data.translate(None, CONTROLS) != data)

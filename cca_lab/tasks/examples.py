@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-SPARE = 8  # tokens that a model may generate beyond those of the longest answer
+SPARE = 8  # tokens that a model may generate beyond those of the answer
 OPEN = re.compile(r"""(^|\s)["'(\[{]?$""")  # the end of a prompt that a space must not follow
 TAIL = 24  # characters of the prompt that are tokenized together with an answer
 FIRST_GUESS = 16  # pieces by which the number of tokens per piece is estimated
@@ -27,23 +27,19 @@ class Example:
 
     Attributes:
         prompt: text that ends where the answer begins.
-        answers: the references.
+        answers: the references, all of which are wanted.
         place: where the answer stands in the prompt, 0 (beginning) to 1 (end); None if it has no
             single place.
-        one_is_enough: whether the references are alternatives; otherwise all of them are wanted.
     """
 
     prompt: str
     answers: tuple[str, ...]
     place: float | None = None
-    one_is_enough: bool = False
 
     @property
-    def continuations(self) -> tuple[str, ...]:
-        """The texts that answer the prompt: one per alternative, or one that holds all answers."""
-        space = "" if OPEN.search(self.prompt) else " "
-        answers = self.answers if self.one_is_enough else [", ".join(self.answers)]
-        return tuple(space + answer for answer in answers)
+    def continuation(self) -> str:
+        """The text that answers the prompt: it holds all answers."""
+        return ("" if OPEN.search(self.prompt) else " ") + ", ".join(self.answers)
 
 
 def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> list[int]:
@@ -62,9 +58,8 @@ def answer_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str, continuation: 
 
 
 def answer_room(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
-    """Return how many tokens a model may generate: those of the longest answer and `SPARE` more."""
-    return SPARE + max(len(answer_ids(tokenizer, example.prompt, text))
-                       for text in example.continuations)
+    """Return how many tokens a model may generate: those of the answer and `SPARE` more."""
+    return SPARE + len(answer_ids(tokenizer, example.prompt, example.continuation))
 
 
 def tokens_of(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
@@ -73,25 +68,24 @@ def tokens_of(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
 
 
 def fill(build: Callable[[int], Example], tokenizer: "PreTrainedTokenizerBase", length: int, *,
-         name: str, least: int = 0) -> Example:
+         name: str) -> Example:
     """Return the example with the most pieces of filler that has at most `length` tokens.
 
     Args:
-        build: returns the example with a number of pieces, at least `least`; each adds tokens.
+        build: returns the example with a number of pieces; each adds tokens.
         tokenizer: counts the tokens.
         length: tokens of the prompt and of the room for its answer, at most.
         name: name of the task, for the error message.
-        least: smallest number of pieces.
 
     Raises:
-        ValueError: if not even the example with the fewest pieces fits.
+        ValueError: if not even the example without filler fits.
     """
-    low, best = least, build(least)
+    low, best = 0, build(0)
     fewest = at_low = tokens_of(tokenizer, best)
     if fewest > length:
         raise ValueError(f"length: got {length}, wanted at least {fewest} tokens for {name} in "
                          "this tokenizer; give a longer one, or an easier task")
-    high, at_high, pieces = None, 0, least + FIRST_GUESS
+    high, at_high, pieces = None, 0, FIRST_GUESS
     while high is None or high - low > 1:
         example = build(pieces)
         size = tokens_of(tokenizer, example)
@@ -100,7 +94,7 @@ def fill(build: Callable[[int], Example], tokenizer: "PreTrainedTokenizerBase", 
         else:
             high, at_high = pieces, size
         if high is None:
-            rate = max(1.0, (at_low - fewest) / (low - least))  # tokens per piece
+            rate = max(1.0, (at_low - fewest) / low)  # tokens per piece
             pieces = low + 1 + int((length - at_low) / rate)
         else:
             between = int((high - low) * (length - at_low) / (at_high - at_low))
@@ -127,11 +121,6 @@ class Task(ABC):
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
 
-    @property
-    def least(self) -> int:
-        """The smallest number of pieces of filler."""
-        return 0
-
     @abstractmethod
     def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
         """Return an example with a number of pieces of filler; everything random is from `draw`."""
@@ -151,14 +140,10 @@ class Task(ABC):
             place: where the answer stands, 0 (beginning) to 1 (end); None draws it for each.
 
         Raises:
-            ValueError: for a place where the task has none, or a length that is too short.
+            ValueError: for a length that is too short.
         """
-        if place is not None and not self.placed:
-            raise ValueError(f"place: got {place} for {self.name}, whose answers have no single "
-                             "place; leave it out")
-
         def build(number: int, pieces: int) -> Example:
             return self.build(random.Random(f"{self} {seed} {number}"), place, pieces)
 
-        return [fill(partial(build, number), tokenizer, length, name=str(self), least=self.least)
+        return [fill(partial(build, number), tokenizer, length, name=str(self))
                 for number in range(count)]

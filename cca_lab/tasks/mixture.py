@@ -178,7 +178,7 @@ class PackedExamples:
                 (example,) = self.task.examples(self.tokenizer, 1, length=self.lengths[0],
                                                 seed=number)
             prompt = prompt_ids(self.tokenizer, example.prompt)
-            answer = answer_ids(self.tokenizer, example.prompt, example.continuations[0])
+            answer = answer_ids(self.tokenizer, example.prompt, example.continuation)
             ids += [*prompt, *answer, *self.separator]
             marks += [False] * len(prompt) + [True] * len(answer) + [False] * len(self.separator)
         return ids[:length], marks[:length]

@@ -1,33 +1,21 @@
-"""One's own questions: JSON lines in a form of the lab or of a published benchmark.
+"""One's own questions: JSON lines, {"prompt": ..., "answer": ...} each.
 
-    {"prompt": ..., "answer": ...}  or  "answers": [...], all wanted; a "place": 0 to 1 may be given
-    {"input": ..., "outputs": [...]}                  RULER; an "answer_prefix" follows the input
-    {"context": ..., "input": ..., "answers": [...]}  LongBench; one of the answers is enough
-    Lost in the Middle:
-    {"ordered_kv_records": [[key, value], ...], "key": ..., "value": ...}
-    {"question": ..., "answers": [...], "ctxs": [{"title": ..., "text": ...}, ...]}
-
-Differs from the benchmarks: LongBench has a prompt for each of its data sets, and Lost in the
-Middle an instruction; here context, question and "Answer:" follow each other. RULER's questions
-with alternatives count as if all were wanted.
+In place of "answer" there may be "answers": [...], all of which are wanted. A "place", 0 to 1, says
+where the answer stands in the prompt.
 """
 
 import hashlib
 import json
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cca_lab.tasks.corpus import decoded, encoding_problem
 from cca_lab.tasks.examples import Example, tokens_of
-from cca_lab.tasks.ruler import prompt_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -82,11 +70,8 @@ class OwnQuestions:
             place: None; the answers stand where they stand.
 
         Raises:
-            ValueError: for a place, or a length too short for every example.
+            ValueError: for a length too short for every example.
         """
-        if place is not None:
-            raise ValueError(f"place: got {place} for {self.name}, whose answers stand where they "
-                             "stand; leave it out")
         fit = self.fitting(tokenizer, length)
         if count >= len(fit):
             return fit
@@ -98,7 +83,7 @@ def own_questions(path: str | Path) -> OwnQuestions:
     """Read a file of questions.
 
     Raises:
-        ValueError: naming the first line in no accepted form, or if there is no question.
+        ValueError: naming the first line of another form, or if there is no question.
     """
     path = Path(path)
     data = path.read_bytes()
@@ -119,74 +104,22 @@ def own_questions(path: str | Path) -> OwnQuestions:
     return OwnQuestions(path.name, digest, tuple(lines), tuple(numbers))
 
 
-def example_of(line: str) -> Example:
+def example_of(text: str) -> Example:
     """Return the example that a line of JSON describes.
 
     Raises:
         ValueError: for another form, or an empty answer, which every text would contain.
         Exception: of another kind, for a value of another type.
     """
-    value = json.loads(line)
-    for keys, form in FORMS.items():
-        if all(key in value for key in keys):
-            example = form(value)
-            # half of a surrogate pair cannot be tokenized
-            "".join((example.prompt, *example.answers)).encode()
-            if not example.answers or not all(example.answers):
-                raise ValueError("an answer is empty")
-            return example
-    raise ValueError("got none of the forms "
-                     f"{'; '.join(', '.join(keys) for keys in FORMS)}; add what is missing")
-
-
-def _prompt(line: Line) -> Example:
-    answers = _answers(line, "answers" if "answers" in line else "answer")
-    return Example(_text(line, "prompt"), answers, line.get("place"))
-
-
-def _ruler(line: Line) -> Example:
-    return Example(_text(line, "input") + _text(line, "answer_prefix", ""),
-                   _answers(line, "outputs"))
-
-
-def _long_bench(line: Line) -> Example:
-    question = _text(line, "input", "")  # empty for summaries
-    prompt = "\n\n".join(filter(None, (_text(line, "context"), question, "Answer:")))
-    return Example(prompt, _answers(line, "answers"), one_is_enough=True)
-
-
-def _key_values(line: Line) -> Example:
-    pairs, key, value = line["ordered_kv_records"], _text(line, "key"), _text(line, "value")
-    place = pairs.index([key, value]) / max(1, len(pairs) - 1)
-    return Example(prompt_of([(name, text) for name, text in pairs], key), (value,), place)
-
-
-def _documents(line: Line) -> Example:
-    documents = line["ctxs"]
-    texts = [f"[{number}] {_text(document, 'title', '')}\n{_text(document, 'text')}"
-             for number, document in enumerate(documents, start=1)]
-    gold = [index for index, document in enumerate(documents) if document.get("isgold") is True]
-    place = gold[0] / max(1, len(documents) - 1) if gold else None
-    question = f"Question: {_text(line, 'question')}\nAnswer:"
-    return Example("\n\n".join([*texts, question]), _answers(line, "answers"), place,
-                   one_is_enough=True)
-
-
-FORMS: dict[tuple[str, ...], Callable[[Line], Example]] = {
-    ("prompt", "answers"): _prompt, ("prompt", "answer"): _prompt,
-    ("ordered_kv_records", "key", "value"): _key_values,
-    ("question", "answers", "ctxs"): _documents, ("context", "input", "answers"): _long_bench,
-    ("input", "outputs"): _ruler,
-}
-
-
-def _text(line: Line, key: str, default: str | None = None) -> str:
-    value = line.get(key, default)
-    if not isinstance(value, str):  # an f-string would take it
-        raise ValueError(f"{key}: got {value!r}, wanted text; put it in quotation marks")
-    return value
-
-
-def _answers(line: Line, key: str) -> tuple[str, ...]:
-    value = line[key]
-    return tuple(text.strip() for text in ([value] if isinstance(value, str) else value))
+    line = json.loads(text)
+    key = "answers" if "answers" in line else "answer"
+    if "prompt" not in line or key not in line:
+        raise ValueError('wanted "prompt", and "answer" or "answers"; add what is missing')
+    prompt, given = line["prompt"], line[key]
+    if not isinstance(prompt, str):  # an f-string would take it
+        raise ValueError(f"prompt: got {prompt!r}, wanted text; put it in quotation marks")
+    answers = tuple(each.strip() for each in ([given] if isinstance(given, str) else given))
+    "".join((prompt, *answers)).encode()  # half of a surrogate pair cannot be tokenized
+    if not answers or not all(answers):
+        raise ValueError("an answer is empty")
+    return Example(prompt, answers, line.get("place"))

@@ -14,7 +14,7 @@ __all__ = ["TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task",
            "make_task"]
 CLASSES: tuple[type[Task], ...] = (
     ruler.NiahSingle, ruler.NiahMultikey, ruler.NiahMultivalue, ruler.VariableTracking,
-    ruler.CommonWords, ruler.FrequentWords, ruler.KeyValues)
+    ruler.KeyValues)
 TASKS = {task.name: task for task in CLASSES}
 AnyTask = Task | OwnQuestions
 

@@ -1,4 +1,4 @@
-"""Synthetic tasks: RULER's needles, variable tracking and word counts; key-value retrieval.
+"""Synthetic tasks: RULER's needles and variable tracking; key-value retrieval.
 
     Hsieh et al., RULER: What's the Real Context Size of Your Long-Context Language Models? (2024)
     Liu et al., Lost in the Middle: How Language Models Use Long Contexts (2024), for `KeyValues`
@@ -9,9 +9,6 @@ Differs from the papers:
   * Keys and names are made up: three syllables, so that no word is part of another.
   * The needles of one key, and the assignments of the chain that is asked for, stand next to each
     other if a place is given; otherwise each is drawn on its own, as there.
-  * The counting tasks have no solved example before the list, and smaller defaults, which fit 512
-    tokens of a small tokenizer; `CommonWords(common=10, often=30, rarely=3)` has the paper's
-    numbers. In `FrequentWords`, the most frequent word is wanted as well: it is no noise.
   * A prompt of `KeyValues` ends in the pair that is asked for, up to the opening quotation mark of
     its value; the number of pairs follows from the length.
 """
@@ -56,7 +53,6 @@ WORDINGS = (
              "In the evening the lamps were lit, and the street grew quiet.")),
 )
 CONSONANTS, VOWELS, SYLLABLES = "bdfgklmnprstvz", "aeiou", 3
-VARIETY = 30  # different words of `FrequentWords`
 
 
 def words(draw: random.Random, count: int) -> list[str]:
@@ -213,88 +209,6 @@ class VariableTracking(Task):
 
 
 @dataclass(frozen=True)
-class CommonWords(Task):
-    """A numbered list of words, of which some stand there often; these are wanted.
-
-    Attributes:
-        common: number of words that stand there often.
-        often: times that each of them stands in the list.
-        rarely: times that each other word stands in the list.
-    """
-
-    name: ClassVar[str] = "common_words"
-    main: ClassVar[str] = "common"
-    placed: ClassVar[bool] = False
-    common: int = 3
-    often: int = 6
-    rarely: int = 1
-
-    def __post_init__(self) -> None:
-        if self.often <= self.rarely:
-            raise ValueError(f"often: got {self.often}, wanted more than {self.rarely}, the times "
-                             "of the other words; choose a larger number")
-
-    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with `pieces` different words beside the common ones."""
-        drawn = words(draw, self.common + pieces)
-        common, others = drawn[:self.common], drawn[self.common:]
-        listed = [*common * self.often, *others * self.rarely]
-        draw.shuffle(listed)
-        text = " ".join(f"{number}. {word}" for number, word in enumerate(listed, start=1))
-        return Example(f"Some words stand in this list more often than others.\n{text}\n"
-                       f"The {self.common} words that stand there most often are", tuple(common))
-
-
-@dataclass(frozen=True)
-class FrequentWords(Task):
-    """Words with the frequencies of Zipf's law, rank**-alpha; the most frequent ones are wanted.
-
-    Attributes:
-        top: number of words that are wanted; the paper has 3.
-        alpha: exponent; the larger, the easier. The paper has 2.
-    """
-
-    name: ClassVar[str] = "frequent_words"
-    main: ClassVar[str] = "top"
-    placed: ClassVar[bool] = False
-    top: int = 3
-    alpha: float = 2.0
-
-    def __post_init__(self) -> None:
-        if self.alpha <= 0:
-            raise ValueError(f"alpha: got {self.alpha}, wanted more than 0; the first words would "
-                             "not be the most frequent")
-
-    def shares(self) -> list[float]:
-        """Return the share of each word in the text, the most frequent first."""
-        weights = [rank**-self.alpha for rank in range(1, VARIETY + 1)]
-        return [weight / sum(weights) for weight in weights]
-
-    @property
-    def least(self) -> int:
-        """The fewest words at which each wanted word is more frequent than the next."""
-        shares = self.shares()
-        return int(1 / (shares[self.top - 1] - shares[self.top])) + 1
-
-    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with about `pieces` words."""
-        vocabulary = words(draw, VARIETY)
-        drawn = [word for word, share in zip(vocabulary, self.shares(), strict=True)
-                 for _ in range(int(share * pieces))]
-        draw.shuffle(drawn)
-        return Example(
-            f"Some words stand in this text more often than others.\n{' '.join(drawn)}\n"
-            f"The {self.top} words that stand there most often are", tuple(vocabulary[:self.top]))
-
-
-def prompt_of(pairs: list[tuple[str, str]], key: str) -> str:
-    """Return the prompt that shows the pairs as JSON and asks for the value of a key."""
-    lines = ",\n ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
-    return (f"These keys have these values:\n{{{lines}}}\n"
-            f"The pair of one key again:\n{json.dumps(key)}: \"")
-
-
-@dataclass(frozen=True)
 class KeyValues(Task):
     """Pairs of random UUIDs; the value of one is wanted.
 
@@ -316,4 +230,6 @@ class KeyValues(Task):
         key, value, *others = texts
         pairs = list(zip(others[::2], others[1::2], strict=True))
         pairs.insert(round(place * pieces), (key, value))
-        return Example(prompt_of(pairs, key), (value,), place)
+        lines = ",\n ".join(f"{json.dumps(name)}: {json.dumps(text)}" for name, text in pairs)
+        return Example(f"These keys have these values:\n{{{lines}}}\n"
+                       f"The pair of one key again:\n{json.dumps(key)}: \"", (value,), place)

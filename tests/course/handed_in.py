@@ -4,15 +4,19 @@ import json
 from pathlib import Path
 
 from cca_lab import files
+from cca_lab.course import grading
 from cca_lab.course.registry import assignment_of
 from tests.course import matrix
 
 
+def release(part: str) -> Path:
+    """Return the path of the notebook that students get."""
+    return grading.released(files.course_folder(), assignment_of(part))
+
+
 def released(part: str) -> dict:
     """Return the notebook that students get, as JSON has it."""
-    name = assignment_of(part).name
-    return json.loads((files.repository() / "lab" / "release" / name
-                       / f"{name}.ipynb").read_text(encoding="utf-8"))
+    return json.loads(release(part).read_text(encoding="utf-8"))
 
 
 def filled(part: str, answers: dict[str, str]) -> dict:

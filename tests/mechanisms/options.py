@@ -18,6 +18,8 @@ OPTIONS = {
         {"group": 4, "window": 2, "sinks": 1},
         {"group": 2, "window": 1, "sinks": 4, "per_query_head": True},
         {"group": 3, "window": 2, "sinks": 20},                   # more sinks than tokens
+        {"group": 3, "window": 4, "proportional": True},
+        {"group": 2, "window": 1, "sinks": 4, "per_query_head": True, "proportional": True},
     ],
     "dga": [
         {"group": 2, "gamma": 0.3},
@@ -115,7 +117,7 @@ PATTERNS = st.one_of(*(st.fixed_dictionaries({"pattern": st.just(name), **option
 GROUPS = {"group": st.integers(1, 5), "window": SIZE, "sinks": st.sampled_from([0, 0, 1, 3, 20])}
 # What `exact_when` is tried with: strategies for the options of each mechanism.
 DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "mean", "max"]),
-                             "per_query_head": st.booleans()},
+                             "per_query_head": st.booleans(), "proportional": st.booleans()},
          "dga": {"group": st.integers(1, 5), "gamma": st.sampled_from([0.0, 0.3, 1.0]),
                  "floor": COUNT, "recent": COUNT, "choose": st.sampled_from(["prompt", "blocks"]),
                  "block": SIZE, "shared": st.booleans()},

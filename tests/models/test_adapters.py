@@ -355,10 +355,8 @@ def other_base():
 BROKEN = {
     "config no JSON": (lambda: Path("adapter", CONFIG_FILE).write_text('{"r": 4'),
                        r"^adapter: adapter/adapter_config.json is no JSON"),
-    "config a list": (lambda: Path("adapter", CONFIG_FILE).write_text("[]"),
-                      r"^adapter: adapter/adapter_config.json: got \[\]"),
-    "another method": (lambda: rewritten(peft_type="IA3"), "peft_type: got 'IA3', wanted one of"),
-    "rank of text": (lambda: rewritten(r="4"), "r: got '4', wanted an integer"),
+    "config a list": (lambda: Path("adapter", CONFIG_FILE).write_text("[]"), "describes no LoRA"),
+    "another method": (lambda: rewritten(peft_type="IA3"), "describes no LoRA"),
     "another rank": (lambda: rewritten(r=3), "cannot be used: .*lora_A.weight is .* trained on"),
     "other matrices": (lambda: rewritten(target_modules=["nothing"]), "cannot be used: .*nothing"),
     "weights gone": (lambda: Path("adapter", WEIGHTS_FILE).unlink(), f"{WEIGHTS_FILE}"),

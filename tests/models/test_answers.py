@@ -111,8 +111,7 @@ def questions(model, tokenizer):
     return {"right": Example(PROMPT, (wanted, )),
             "in the prompt": Example(PROMPT, ("Marta Keller", )),
             "only its beginning": Example(PROMPT, (f"{first} and others", )),
-            "half": Example(PROMPT, (wanted, "zzz")),
-            "one of two": Example(PROMPT, ("zzz", wanted.upper()), one_is_enough=True)}
+            "half": Example(PROMPT, (wanted.upper(), "zzz"))}
 
 
 def scores(model, tokenizer):
@@ -123,7 +122,7 @@ def scores(model, tokenizer):
 
 
 EXPECTED = {"right": (1, True), "in the prompt": (0, False), "only its beginning": (0, False),
-            "half": (0.5, False), "one of two": (1, True)}
+            "half": (0.5, False)}
 
 
 def test_the_score_is_what_the_continuation_contains(model, shipped):
@@ -140,18 +139,12 @@ def compares_the_first_word(text, example):
     return contained(text, Example("", tuple(answer.split()[0] for answer in example.answers)))
 
 
-def wants_all(text, example):
-    """Mutant of `contained`: takes alternatives for answers that are all wanted."""
-    return contained(text, Example("", example.answers))
-
-
 def minds_the_case(text, example):
     """Mutant of `contained`: distinguishes capital letters."""
-    return float(any(answer in text for answer in example.answers))
+    return sum(answer in text for answer in example.answers) / len(example.answers)
 
 
-@pytest.mark.parametrize("mutant", [scores_the_prompt_too, compares_the_first_word, wants_all,
-                                    minds_the_case])
+@pytest.mark.parametrize("mutant", [scores_the_prompt_too, compares_the_first_word, minds_the_case])
 def test_a_wrong_score_would_be_seen(model, shipped, monkeypatch, mutant):
     monkeypatch.setattr(evaluate, "contained", mutant)
     assert scores(model, shipped[1]) != EXPECTED

@@ -42,7 +42,7 @@ def read(model, reading=core_reading, **changes):
     return reading(model, task(), **settings | changes)
 
 
-def seen_by(model, monkeypatch, **changes):
+def seen_by(model, monkeypatch, reading):
     """The reading, each context's tokens, and each layer's queries, keys and scale."""
     contexts, heads = [], []
 
@@ -59,12 +59,12 @@ def seen_by(model, monkeypatch, **changes):
     handle = model.transformer.register_forward_pre_hook(watch, with_kwargs=True)
     with monkeypatch.context() as patched:
         patched.setattr(CCA, "effective", effective)
-        found = read(model, **changes)
+        found = read(model, reading)
     handle.remove()
     return found, contexts, heads
 
 
-def by_hand(q, k, scale, window=WINDOW):
+def by_hand(q, k, scale):
     """phi (H, groups, g) and weight on the cores (H, groups) of the last row, an error bound.
 
     The bound is relative, for either. A logit is a dot product of D terms in float32, wrong by D +
@@ -73,7 +73,7 @@ def by_hand(q, k, scale, window=WINDOW):
     roundings.
     """
     heads, length, dim = q.shape
-    count = (length - window) // GROUP
+    count = (length - WINDOW) // GROUP
     groups = k[:, : count * GROUP].unflatten(1, (count, GROUP))              # (H, groups, g, D)
     judge = q[:, GROUP - 1: count * GROUP: GROUP, None]                      # (H, groups, 1, D)
     phi = (scale * (judge * groups).sum(-1)).softmax(-1)
@@ -93,7 +93,7 @@ def place_of_answer(ids):
 def matches_the_definition(monkeypatch, reading):
     """Whether the report of two contexts at each of three offsets is what comes out by hand."""
     model = sharp()
-    found, contexts, heads = seen_by(model, monkeypatch, reading=reading)
+    found, contexts, heads = seen_by(model, monkeypatch, reading)
     assert len(contexts) == OFFSETS * CONTEXTS and found.phi.shape == found.attention.shape == (
         OFFSETS, 2, 2)
     size, bound = task().document_length, 0.0
@@ -123,19 +123,6 @@ def test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys(monkeypatch
     assert not matches_the_definition(monkeypatch, mutants.undivided)
 
 
-def test_the_answer_is_looked_for_where_the_question_s_document_stands(monkeypatch):
-    """At both ends too; a reading one token off is another."""
-    for position in (0.0, 1.0):
-        found, contexts, heads = seen_by(sharp(window=5), monkeypatch, offsets=1, contexts=1,
-                                         position=position)
-        answer = place_of_answer(contexts[0])
-        phi = by_hand(*heads[0][0], window=5)[0].flatten(1)
-        if position == 0:
-            assert answer == task().question_length
-        assert np.allclose(found.phi[0, 0], phi[:, answer], rtol=1e-3)
-        assert not np.allclose(found.phi[0, 0], phi[:, answer - 1], rtol=1e-2)
-
-
 @pytest.mark.parametrize("group, window", [(4, 5), (8, 5), (1, 5)])
 def test_phi_sums_to_one_over_a_group(group, window):
     """Seven whole documents of 8 tokens are closed.
@@ -148,12 +135,6 @@ def test_phi_sums_to_one_over_a_group(group, window):
     assert (found.attention > 0).all() and (found.attention < 1).all()
     if group == 1:  # a core is its token
         assert np.allclose(found.phi, 1.0, rtol=1e-6) and np.allclose(found.kept, 1.0, rtol=1e-6)
-
-
-def test_a_reading_repeats_and_its_seed_draws_other_questions():
-    model = sharp()
-    first, again, other = (read(model, offsets=1, contexts=1, seed=seed) for seed in (3, 3, 4))
-    assert np.array_equal(first.phi, again.phi) and not np.array_equal(first.phi, other.phi)
 
 
 def test_another_attention_is_named():
@@ -178,22 +159,14 @@ def test_an_answer_in_the_window_is_named():
     read(sharp(window=5), position=1.0, offsets=1, contexts=1)  # 56 do
 
 
-def product_of_means(found):
-    """Mutant of `best_head`.
-
-    Lets a head keep the answer at one offset and be looked for at another.
-    """
-    weight = found.phi.mean(0) * found.attention.mean(0)
-    return tuple(int(index) for index in np.unravel_index(weight.argmax(), weight.shape))
-
-
 def test_the_best_head_reads_the_answer_itself():
-    """Head (0, 1) keeps it at one offset and is looked for at the other.
+    """Head (0, 1) keeps it at one offset and is looked for at the other; (1, 0) does both.
 
-    Head (1, 0) does both, half as well.
+    The mutant that multiplies the means takes the first.
     """
     phi, attention = np.full((2, 2, 2), 0.1), np.full((2, 2, 2), 0.1)
     phi[:, 0, 1], attention[:, 0, 1] = (1.0, 0.0), (0.0, 1.0)
     phi[:, 1, 0] = attention[:, 1, 0] = 0.45
     found = CoreReading(phi, attention, np.zeros((2, 2, 2, 8)))
-    assert found.best_head() == (1, 0) and product_of_means(found) == (0, 1)
+    assert found.best_head() == (1, 0)
+    assert (phi.mean(0) * attention.mean(0)).argmax() == 1

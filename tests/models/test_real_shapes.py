@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import hub
@@ -38,7 +37,6 @@ pytestmark = pytest.mark.nightly
 
 VOCABULARY, LENGTH = 512, 40
 SAME = 3e-5  # float32, over the largest logit: the same sums in another order
-OTHER = 2e-4  # what a mutant must change
 OURS, LAYERS = {"transformers_version": "4.40.1", "use_cache": True}, 2
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
          "attention_dropout": 0.0, "hidden_act": "silu", "mlp_bias": False, "pretraining_tp": 1,
@@ -170,50 +168,23 @@ def apart(got: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((got - wanted).abs().max() / wanted.abs().max())
 
 
-@pytest.mark.parametrize("shard", ["5GB", "3MB"], ids=["one file", "sharded"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_loads_in_float32_with_the_logits_of_transformers(tmp_path, name, dtype, shard):
-    folder = write(name, tmp_path / "model", dtype, shard)
-    assert (len(list(folder.glob("*.safetensors"))) > 1) == (shard == "3MB")
-    model, tokenizer = load_pretrained(folder)
-    wanted = rounded(name, dtype)
+def test_a_model_loads_in_float32_with_the_logits_of_transformers(folders, name):
+    model, tokenizer = load_pretrained(folders[name])
+    wanted = rounded(name, stored(name))
     assert tokenizer is None and attention_of(model).name == "full" and not model.training
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert apart(logits(model, ids()), logits(wanted, ids())) < SAME
     state = model.state_dict()
     assert all(torch.equal(value, state[key]) for key, value in wanted.state_dict().items())
-    if dtype != torch.float32:  # so the dtype that was stored can be seen in the logits
-        assert apart(logits(wanted, ids()), logits(random_model(name), ids())) > OTHER
-        assert next(load_pretrained(folder, dtype=dtype)[0].parameters()).dtype == dtype
 
 
-LOST = {
-    "gpt2": {"n_head": 8, "activation_function": "relu", "layer_norm_epsilon": 1e-2},
-    "facebook/opt-125m": {
-        "num_attention_heads": 8, "activation_function": "gelu", "do_layer_norm_before": False
-    }, "facebook/opt-350m": {"word_embed_proj_dim": 1024,
-                             "do_layer_norm_before": True}, "HuggingFaceTB/SmolLM2-135M": {
-                                 "rope_theta": 10000.0, "num_key_value_heads": 9,
-                                 "num_attention_heads": 18, "tie_word_embeddings": False
-                             }, "meta-llama/Llama-3.2-1B": {
-                                 "rope_scaling": None, "rope_theta": 10000.0, "head_dim": 32,
-                                 "hidden_act": "gelu"
-                             },
-    "Qwen/Qwen2.5-0.5B": {"rope_theta": 10000.0, "num_attention_heads": 28, "rms_norm_eps": 1e-2},
-}
-
-
-@pytest.mark.parametrize("name, field", [(name, field) for name in NAMES for field in LOST[name]])
-def test_a_mutant_of_a_field_is_refused_or_changes_the_logits(folders, tmp_path, name, field):
-    shutil.copytree(folders[name], tmp_path / "model")
-    folder = with_config(name, tmp_path / "model", **{field: LOST[name][field]})
-    try:
-        model, _ = load_pretrained(folder)
-    except ValueError:
-        return
-    assert apart(logits(model, ids()), logits(rounded(name, stored(name)), ids())) > OTHER, \
-        f"{field} is not read, or the test cannot see it"
+def test_a_model_in_several_files_is_one_model(tmp_path):
+    folder = write("gpt2", tmp_path / "model", torch.float16, "3MB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    model, _ = load_pretrained(folder)
+    assert apart(logits(model, ids()), logits(rounded("gpt2", torch.float16), ids())) < SAME
+    assert next(load_pretrained(folder, dtype=torch.float16)[0].parameters()).dtype == torch.float16
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -236,26 +207,6 @@ def test_one_step_of_finetuning_trains_the_projections_alone(folders, tmp_path, 
     again, _ = load_pretrained(tmp_path / "tuned")
     assert attention_of(again).options()["window"] == 8
     assert apart(logits(again, ids()), logits(model.eval(), ids())) < SAME
-
-
-@pytest.mark.parametrize("form", ["safetensors", "bin"])
-@pytest.mark.parametrize("name", ["gpt2", "facebook/opt-125m"])
-def test_older_files_without_the_prefix_of_the_base_model_load(folders, tmp_path, name, form):
-    model = rounded(name, stored(name)).to(stored(name))
-    state = {key: value.contiguous() for key, value in model.base_model.state_dict().items()}
-    if name == "gpt2":  # its files hold the causal mask of each layer, too
-        state |= {f"h.{layer}.attn.bias": torch.ones(1, 1, 1024, 1024).tril()
-                  for layer in range(LAYERS)}
-    if form == "bin":
-        torch.save(state, tmp_path / "pytorch_model.bin")
-    else:
-        save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    got, _ = load_pretrained(with_config(name, tmp_path))
-    assert apart(logits(got, ids()), logits(rounded(name, stored(name)), ids())) < SAME
-    del state["ln_f.weight" if name == "gpt2" else "decoder.final_layer_norm.weight"]
-    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"lack .*(ln_f|final_layer_norm).weight"):
-        load_pretrained(tmp_path)
 
 
 def written_tokenizer(folder: Path, kind: str | None) -> None:

@@ -9,7 +9,6 @@ import torch
 
 from cca_lab.models import finetune, run_folder, swap_attention
 from cca_lab.models.finetune import Finetuner
-from cca_lab.studies.finetune import check_launch
 from tests.models.test_finetune import in_float32, losses, mixture, same, swapped, weights
 from tests.studies import small
 
@@ -38,9 +37,9 @@ def run(stopped, tmp_path):
     return shutil.copytree(stopped, tmp_path / "run")
 
 
-def resumed(folder, model=None, **how):
+def resumed(folder, model=None):
     finetuner = Finetuner(model or with_dropout(), mixture(), in_float32(steps=2), folder)
-    return finetuner, finetuner.resume(**how)
+    return finetuner, finetuner.resume()
 
 
 def cut(path):
@@ -67,13 +66,10 @@ def test_a_file_of_the_state_that_changed_is_named(run, name):
         path.write_bytes(whole)
 
 
-def test_lost_random_states_need_a_word(run, monkeypatch):
-    """The mutant that never looks resumes with dropout that differs."""
+def test_a_state_that_is_not_looked_at_goes_on_with_other_dropout(run, monkeypatch):
+    """The mutant that never looks resumes without the random states."""
     (run / "state" / "random_states_0.pkl").unlink()
-    with pytest.raises(ValueError, match="random_states_0.pkl is missing.* --allow-different"):
-        resumed(run)
-    assert resumed(run, allow_different=True)[1] == 2
-    monkeypatch.setattr(finetune, "check_state", lambda state, files, allow_different: None)
+    monkeypatch.setattr(finetune, "check_state", lambda state, files: None)
     assert resumed(run)[1] == 2
 
 
@@ -86,18 +82,10 @@ def test_a_step_that_was_not_taken_is_refused(run, step):
 
 
 @pytest.mark.parametrize("content, named", [
-    ("{}", "step: got nothing"), ('{"step": 1, "precision": "x", "run": {}}', "files: got nothing"),
-    ('{"step": 1', "is no JSON")])
+    ("{}", "is not as a run writes it"), ('{"step": 1', "is no JSON")])
 def test_progress_of_another_form_is_named(run, content, named):
     (run / "state" / "progress.json").write_text(content)
     with pytest.raises(ValueError, match=rf"^resume: .*progress\.json.*{named}"):
-        resumed(run)
-
-
-def test_a_record_of_another_form_is_named_with_its_line(run):
-    with (run / "log.jsonl").open("a") as log:
-        log.write('{"step": "x"}\n')
-    with pytest.raises(ValueError, match="^log: line 3 of .*got 'x'"):
         resumed(run)
 
 
@@ -140,27 +128,6 @@ def test_the_environment_changes_no_weight(monkeypatch):
     for name, value in zip(ACCELERATE, ("bf16", "4", "inductor"), strict=True):
         monkeypatch.setenv(name, value)
     assert trained()[0] == told and same(trained()[1], plain)
-
-
-def test_an_engine_of_the_environment_is_refused(monkeypatch):
-    monkeypatch.setenv(finetune.ENGINES[0], "true")
-    with pytest.raises(ValueError, match=f"^{finetune.ENGINES[0]}: is set"):
-        Finetuner(swapped(), mixture(), in_float32(steps=1))
-
-
-@pytest.mark.parametrize("rank, size, right", [
-    ("", "", True), ("0", "1", True), ("0", "2", True), ("1", "2", True), ("1", "1", False),
-    ("2", "2", False), ("-1", "2", False), ("x", "2", False), ("0", "", False), ("", "2", False)])
-def test_variables_that_a_launcher_left_are_named(rank, size, right, monkeypatch, capsys):
-    """A process of rank 1 of 1 would wait for half an hour."""
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setenv("WORLD_SIZE", size)
-    if right:
-        check_launch()
-    else:
-        with pytest.raises(ValueError, match="^RANK, WORLD_SIZE: got"):
-            check_launch()
-    assert ("waiting for 1 other" in capsys.readouterr().err) == ((rank, size) == ("0", "2"))
 
 
 def test_every_file_of_a_state_is_one_that_these_tests_break(stopped):

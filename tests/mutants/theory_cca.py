@@ -1,13 +1,11 @@
 """Wrong statements about CCA-Attention, and true ones that say less than holds: all are refuted."""
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import torch
 
 from cca_lab.theory.cores import core_count
-from cca_lab.theory.cost import pairs
 from cca_lab.theory.reachability import floats, indices
 
 
@@ -63,9 +61,8 @@ ALSO_BROKEN = [
     ("P1", future_core), ("P1.alg1", (core_one_row_early, ONCE)), ("P1.alg1", (future_core, ONCE)),
     ("P1.alg1", (indices.exact_cover, (indices.s_before,))),  # s - 1 tokens before the row's own
     ("P1.float", tie_to_one),
-    ("P1.depth", lambda length, window, sinks, layers: window + sinks < length - 1)]
-# true, and less than what holds
-WEAKER = [
+    ("P1.depth", lambda length, window, sinks, layers: window + sinks < length - 1),
+    # true, and less than what holds
     ("P1c.quadratic", lambda length, g, s: 3 * (Fraction(length**2, g) + length * s)),
     ("P1c.quadratic", lambda length, g, s: Fraction(length**2, g) + length * (s + 1)),
     ("P1c.storage", lambda length, g, s: Fraction(length, g) + s + 2),
@@ -81,17 +78,3 @@ FORMULAS = [
     ("cca-entries", "- 2", ""), ("cca-entries", "- 2", "- 1"), ("cca-linear", "/2", ""),
     ("cca-every-g", r"\frac{9}{8}", r"\frac{17}{8}"), ("cca-every-g", r"\frac{9}{8} x", "x"),
 ]
-
-
-def every_group(length: int, group: int, window: int) -> int:
-    """CCA's pairs if each row read floor(L/g) cores, as Eq. 6's m."""
-    return sum(length // group + min(row, window + (row - window) % group)
-               for row in range(1, length + 1))
-
-
-def printed_window(length: int, group: int, window: int) -> int:
-    """CCA's pairs with Eq. 4 as printed, one token read twice."""
-    return pairs.cca_pairs_listed(length, group, window) + max(0, length - window - group + 1)
-
-
-PAIRS: tuple[Callable[[int, int, int], int], ...] = (every_group, printed_window)

@@ -179,6 +179,14 @@ NARROWER = [
     ("LoCoCo's cache", "positive(left, M, B)", "positive(left, M, B, M - B)"),
 ]
 
+# label of docs/claims/proved.md, a piece of its formula, and a wrong one in its place
+FORMULAS = [
+    ("proved-cores", "+ 1", "+ 2"), ("proved-window", "s + g - 1", "s + g"),
+    ("proved-window", r"\min(s, i + 1)", "s"), ("proved-entries", "s + g - 2", "s + g"),
+    ("proved-pairs", "(r + 1)", "r"), ("proved-stretch", r"\lceil 11 m / 10 \rceil", "m + 1"),
+    ("proved-slots", "n B", "n"), ("proved-twice", "w - r", "w - r + 1"),
+]
+
 STATES = "cca_lab.mechanisms."
 # Of a cache's tensors, which follow the integers: text in chunks must not equal the whole.
 TENSOR_SLIPS = {

@@ -14,7 +14,7 @@ from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
 from cca_lab.views.figures import sparsity as figures
 from tests.command import run_command
-from tests.mutants import theory_dga as mutants
+from tests.mutants import real_heads as mutants
 from tests.studies import small
 
 

@@ -24,9 +24,10 @@ from cca_lab.studies.reproduce.artefact import (
     Arm,
     Artefact,
     Converging,
+    Difference,
     difference,
     ordering,
-    values,
+    paired,
 )
 from cca_lab.studies.reproduce.measured import LATENCY, MEASURED, OUT_OF_REACH, rises
 from cca_lab.studies.reproduce.run import Reproduce
@@ -71,12 +72,34 @@ def test_an_order_holds_if_the_spread_lets_it(arms, order, verdict):
     assert ordering(arms, list(order), "perplexity") == verdict
 
 
-def test_seeds_are_paired():
-    """Mutant: compares two means without pairing, and sees nothing where every seed agrees."""
-    left, right = trained(1.0, 1.5, 2.0), trained(1.01, 1.516, 2.021)
-    assert difference(left, right, "perplexity").verdict == "lower"
-    unpaired = values(left, "perplexity").std(ddof=1) / math.sqrt(3)
-    assert unpaired > 10 * abs(difference(left, right, "perplexity").value)
+def test_paired_by_hand():
+    """Differences 1, 2, 3: mean 2, standard error 1/sqrt(3), t = 4.303 (2 degrees of freedom)."""
+    found = paired(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    assert found.value == 2 and found.error == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+    assert found.verdict == "no difference seen"
+
+
+def unpaired(arm, reference):
+    """The mutant adds the spread of both as if they had different seeds, so it is noise."""
+    spread = np.hypot(np.std(arm, ddof=1), np.std(reference, ddof=1)) / len(arm) ** 0.5
+    return Difference(float(np.mean(arm) - np.mean(reference)), 3.18 * float(spread))
+
+
+def test_pairing_sees_what_seeds_hide():
+    """Seeds spread by 1, arms differ by 0.1.
+
+    Seen when paired, not by a mutant that forgets the pairs.
+    """
+    reference = np.array([1.0, 2.0, 3.0, 4.0])
+    arm = reference - 0.1 + np.array([0.001, -0.001, 0.002, -0.002])
+    assert paired(arm, reference).verdict == "lower"
+    assert paired(reference, arm).verdict == "higher"
+    assert unpaired(arm, reference).verdict == "no difference seen"
+
+
+def test_one_seed_shows_no_spread():
+    with pytest.raises(ValueError, match="seeds: got 1, wanted 2 or more"):
+        paired(np.array([1.0]), np.array([2.0]))
 
 
 def test_questions_are_paired_by_bits():

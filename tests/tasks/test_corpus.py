@@ -60,16 +60,17 @@ def test_every_file_that_is_text_by_its_content_is_read(tmp_path):
     binary = {"a.png": PICTURE, "b.so": b"\x7fELF" + b"\0" * 9000 + b" of b.so here",
               "c.txt": b"text\0text", "d.gz": b"\x1f\x8b\x08" + b"\x9c" * 20}
     corpus = load_corpus(str(write(tmp_path, {**files, **binary, "empty.txt": b""})))
-    assert names_in(tmp_path, corpus) == set(texts) and corpus.left_out == ()
+    assert names_in(tmp_path, corpus) == set(texts)
+    assert [line.split()[0] for line in corpus.left_out] == list(binary)
 
 
 def test_text_that_cannot_be_used_is_told_and_not_read(tmp_path):
     files = {"good.txt": PROSE, "latin.txt": ("Stra\xdfe " * 9).encode("latin-1"),
-             "wide.txt": PROSE.encode("utf-16"), "long.json": "x" * 30000, "a.png": PICTURE}
+             "wide.txt": PROSE.encode("utf-16"), "long.json": "x" * 30000}
     corpus = load_corpus(write(tmp_path, files))
     assert "".join(corpus.train + corpus.validation) == PROSE
     assert [line.split()[0] for line in corpus.left_out] == ["latin.txt", "long.json", "wide.txt"]
-    assert "is not UTF-8 (byte 0xdf at 4) in line 1; it looks like Latin-1" in corpus.left_out[0]
+    assert "is not UTF-8 (byte 0xdf in line 1); save its text" in corpus.left_out[0]
 
 
 def test_line_ends_and_a_mark_at_the_start_change_nothing(tmp_path):
@@ -86,22 +87,15 @@ def test_a_folder_without_text_says_what_it_holds(tmp_path):
                      "c.txt": "Stra\xdfe".encode("latin-1")})
     with pytest.raises(ValueError) as error:
         load_corpus(tmp_path)
-    for told in ("fewer than 1000 characters of text", "2 binary file(s)",
-                 "1 file(s) that cannot be used", "c.txt is not UTF-8 (byte 0xdf at 4)"):
+    for told in ("fewer than 1000 characters of text", "beside 3 that cannot be used",
+                 "the first: a.png"):
         assert told in str(error.value)
 
 
 @pytest.mark.parametrize("content, told", [
-    (PROSE.encode("utf-16"),
-     "is not UTF-8 (byte 0xff at 0) in line 1; it looks like UTF-16: save it as UTF-8"),
-    (b"\n\n" + "Stra\xdfe".encode("latin-1"),
-     "byte 0xdf at 6) in line 3; it looks like Latin-1 (ISO 8859-1)"),
-    ("\u201cso\u201d".encode("cp1252"), "it looks like Windows-1252"),
-    (PICTURE, "it looks like a binary file"),
-    (b"PK\x03\x04" + b"\x9c" * 9, "a zip archive, such as .docx: save its text as UTF-8"),
-    (b"%PDF-1.7\n" + b"\xe2\xe3" * 9, "it looks like a PDF"),
+    (b"\n\n" + "Stra\xdfe".encode("latin-1"), "is not UTF-8 (byte 0xdf in line 3)"),
     (PROSE.encode() + b"\0", "holds NUL characters")])
-def test_a_file_that_is_no_text_is_told_what_it_looks_like(tmp_path, content, told):
+def test_a_file_that_is_no_text_is_named(tmp_path, content, told):
     write(tmp_path, {"file": content})
     with pytest.raises(ValueError) as error:
         load_corpus(tmp_path / "file")
@@ -130,11 +124,9 @@ def test_a_single_file_holds_out_its_end(tmp_path):
     assert len(corpus.validation[0]) == pytest.approx(len(path.read_text()) / 10, rel=0.01)
 
 
-@pytest.mark.parametrize("name, message",
-                         [("missing", "no file or folder"), ("", "fewer than 1000")])
-def test_a_wrong_source_is_named(tmp_path, name, message):
-    with pytest.raises(ValueError, match=message):
-        load_corpus(str(tmp_path / name))
+def test_a_source_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(OSError, match="missing"):
+        load_corpus(str(tmp_path / "missing"))
 
 
 def test_a_file_name_that_is_no_text_keeps_no_folder_from_being_read(tmp_path):

@@ -1,4 +1,4 @@
-"""Files of one's own questions: every accepted form, and a line in none is named by its number."""
+"""Files of one's own questions: a line of another form is named by its number."""
 
 import json
 
@@ -10,13 +10,6 @@ from cca_lab.tasks.prompts import chosen_task, chosen_tasks
 from tests.studies import small
 
 OWN = {"prompt": "The first day of the week is", "answer": " Monday "}
-PAIRS = [[f"key {index}", f"value {index}"] for index in range(5)]
-QA = {"question": "who drew the map?", "answers": ["Keller", "Marta Keller"],
-      "nq_annotated_gold": {},
-      "ctxs": [{"title": "Songs", "text": "Omar wrote one."}, {"title": "", "text": "Nothing."},
-               {"title": "Maps", "text": "Marta Keller.", "isgold": True}]}
-LONG = {"context": "A long text.", "input": "What is it?", "answers": ["a text", "text"],
-        "length": 3, "_id": "x"}
 
 
 def written(folder, *lines):
@@ -34,50 +27,17 @@ def only(folder, line):
 def test_the_lab_s_own_form(tmp_path):
     assert only(tmp_path, OWN) == Example(OWN["prompt"], ("Monday",))
     several = only(tmp_path, {"prompt": "p", "answers": ["a", "b"], "place": 0.25})
-    assert several == Example("p", ("a", "b"), 0.25, one_is_enough=False)
-
-
-def test_the_form_of_ruler(tmp_path):
-    line = {"index": 0, "input": "text", "outputs": ["1", "2"], "length": 5}
-    assert only(tmp_path, line) == Example("text", ("1", "2"))
-    assert only(tmp_path, line | {"answer_prefix": " The answer is"}).prompt == "text The answer is"
-
-
-def test_the_form_of_longbench(tmp_path):
-    read = only(tmp_path, LONG)
-    assert read.prompt == "A long text.\n\nWhat is it?\n\nAnswer:" and read.one_is_enough
-    assert only(tmp_path, LONG | {"input": ""}).prompt == "A long text.\n\nAnswer:"  # a summary
-
-
-def test_the_key_values_of_lost_in_the_middle(tmp_path):
-    read = only(tmp_path, {"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 3"})
-    assert read.answers == ("value 3",) and read.place == 0.75
-    shown = read.prompt[read.prompt.index("{"):read.prompt.index("}") + 1]
-    assert json.loads(shown) == dict(PAIRS)
-    assert read.prompt.endswith('"key 3": "')
-
-
-def test_the_documents_of_lost_in_the_middle(tmp_path):
-    read = only(tmp_path, QA)
-    assert read.answers == ("Keller", "Marta Keller") and read.one_is_enough and read.place == 1
-    places = [read.prompt.index(text) for text in ("Omar", "[2] \nNothing", "[3] Maps")]
-    assert places == sorted(places)
-    assert read.prompt.endswith("Question: who drew the map?\nAnswer:")
-    unknown = QA | {"ctxs": [{"title": "Maps", "text": "Marta Keller."}]}
-    assert only(tmp_path, unknown).place is None
+    assert several == Example("p", ("a", "b"), 0.25)
 
 
 @pytest.mark.parametrize("line, told", [
     ("{", "Expecting property name"), ("3", "not iterable"),
-    ({"prompt": "p", "question": "q"},
-     "got none of the forms prompt, answers; prompt, answer; ordered_kv_records, key, value; "),
+    ({"prompt": "p", "question": "q"}, "add what is missing"),
     ({"prompt": 4, "answer": "a"}, "prompt: got 4, wanted text"),
     ({"prompt": "p", "answer": ""}, "an answer is empty"),
     ({"prompt": "p", "answers": []}, "an answer is empty"),
     ({"prompt": "p", "answers": [1]}, "'int' object has no attribute"),
     ({"prompt": "p", "answer": "\ud800"}, "surrogates"),
-    ({"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 2"}, "is not in list"),
-    (QA | {"ctxs": [{"title": "t"}]}, "text: got None"),
 ])
 def test_a_line_in_no_form_is_named(tmp_path, line, told):
     line = line + "\n" if isinstance(line, str) else line
@@ -88,10 +48,8 @@ def test_a_line_in_no_form_is_named(tmp_path, line, told):
 
 @pytest.mark.parametrize("content, told", [
     (b"", "holds no questions"), (b"\n \n", "holds no questions"),
-    (json.dumps(OWN).encode() + "\n{\"prompt\": \"é\"".encode("latin-1"),
-     "is not UTF-8 (byte 0xe9 at 77) in line 2"),
-    (json.dumps(OWN).encode("utf-16"), "it looks like UTF-16: save it as UTF-8"),
-    (b"\x1f\x8b\x08\x00" + b"\x9c" * 20, "it looks like a gzip file"),
+    (b"\n" + json.dumps(OWN | {"prompt": "\xe9"}, ensure_ascii=False).encode("latin-1"),
+     "is not UTF-8 (byte 0xe9 in line 2)"),
     (b"{}\0", "holds NUL characters")])
 def test_a_file_that_is_no_text_is_named(tmp_path, content, told):
     (tmp_path / "q").write_bytes(content)
@@ -123,8 +81,6 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
     with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest "
                        "question of questions.jsonl, line 1"):
         task.examples(tokenizer, 1, length=sizes[0] - 1, seed=0)
-    with pytest.raises(ValueError, match="place: got 0.5 for questions.jsonl"):
-        task.examples(tokenizer, 1, length=512, seed=0, place=0.5)
 
 
 def test_a_file_is_a_task_and_its_content_is_its_identity(tmp_path):

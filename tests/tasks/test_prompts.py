@@ -3,7 +3,6 @@
 import json
 import random
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 import pytest
@@ -15,8 +14,6 @@ from cca_lab.tasks import ruler
 from cca_lab.tasks.examples import Example, answer_ids, answer_room, prompt_ids, tokens_of
 from cca_lab.tasks.prompts import TASKS, chosen_task, chosen_tasks, make_task
 from cca_lab.tasks.ruler import (
-    CommonWords,
-    FrequentWords,
     KeyValues,
     NiahMultikey,
     NiahMultivalue,
@@ -25,10 +22,9 @@ from cca_lab.tasks.ruler import (
 )
 from tests.studies import small
 
-ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2), CommonWords(),
-       FrequentWords(), KeyValues(), KeyValues(short=True), NiahMultikey(wording=1),
+ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2),
+       KeyValues(), KeyValues(short=True), NiahMultikey(wording=1),
        NiahMultivalue(values=2, wording=1)]
-PLACED = [task for task in ALL if task.placed]
 
 
 def drawn(task, count=3, length=512, seed=0, place=None):
@@ -54,14 +50,6 @@ def read_variables(prompt):
     return [name for name, value in held.items() if value == wanted]
 
 
-def read_counts(prompt):
-    """The most frequent words, if they are more frequent than all others."""
-    top = int(re.search(r"The (\d+) words that stand there most often are$", prompt).group(1))
-    counts = Counter(re.findall(r"[a-z]{6}", prompt.splitlines()[1])).most_common()
-    assert counts[top - 1][1] > counts[top][1], "a tie: the question has no answer"
-    return [word for word, _ in counts[:top]]
-
-
 def read_pairs(prompt):
     body = re.search(r"\{.*\}", prompt, re.DOTALL).group()
     key = re.search(r'"([^"]*)": "$', prompt).group(1)
@@ -70,7 +58,7 @@ def read_pairs(prompt):
 
 READERS = {"niah_single": read_needles, "niah_multikey": read_needles,
            "niah_multivalue": read_needles, "variable_tracking": read_variables,
-           "common_words": read_counts, "frequent_words": read_counts, "key_values": read_pairs}
+           "key_values": read_pairs}
 
 
 def answers_follow(task, **settings):
@@ -82,8 +70,7 @@ def answers_follow(task, **settings):
 @pytest.mark.parametrize("length", [300, 512])
 def test_a_reader_of_the_prompt_finds_the_answers_and_no_others(task, length):
     assert answers_follow(task, length=length)
-    if task.placed:
-        assert all(answers_follow(task, length=length, place=place) for place in (0.0, 0.4, 1.0))
+    assert all(answers_follow(task, length=length, place=place) for place in (0.0, 0.4, 1.0))
 
 
 @dataclass(frozen=True)
@@ -93,16 +80,6 @@ class Forgetful(NiahMultivalue):
     def build(self, draw, place, pieces):
         found = super().build(draw, place, pieces)
         return Example(found.prompt, found.answers[:-1], found.place)
-
-
-@dataclass(frozen=True)
-class Ties(CommonWords):
-    """Mutant: another word stands there as often as the common ones."""
-
-    def build(self, draw, place, pieces):
-        found = super().build(draw, place, pieces)
-        head, text, question = found.prompt.split("\n")
-        return Example("\n".join([head, text + " 0. zzzzzz" * self.often, question]), found.answers)
 
 
 def unordered(sentences, inserted):
@@ -115,8 +92,6 @@ def unordered(sentences, inserted):
 
 def test_wrong_answers_would_be_seen(monkeypatch):
     assert not answers_follow(Forgetful())
-    with pytest.raises(AssertionError, match="a tie"):
-        answers_follow(Ties())
     monkeypatch.setattr(ruler, "haystack", unordered)
     with pytest.raises(KeyError):
         answers_follow(VariableTracking(), place=0.5)
@@ -124,8 +99,7 @@ def test_wrong_answers_would_be_seen(monkeypatch):
 
 def with_one_more(task, example, seed=0):
     """The example that has one piece of filler more."""
-    place = example.place if task.placed else None
-    builds = [task.build(random.Random(f"{task} {seed} 0"), place, pieces)
+    builds = [task.build(random.Random(f"{task} {seed} 0"), example.place, pieces)
               for pieces in range(300)]
     return builds[1 + max(index for index, build in enumerate(builds)
                           if build.prompt == example.prompt)]
@@ -133,7 +107,7 @@ def with_one_more(task, example, seed=0):
 
 def overhang(task, length):
     """Tokens by which an example is too long, and by which one with another piece would be."""
-    (example,) = drawn(task, 1, length, place=0.5 if task.placed else None)
+    (example,) = drawn(task, 1, length, place=0.5)
     return [tokens_of(small.tokenizer(), each) - length
             for each in (example, with_one_more(task, example))]
 
@@ -149,9 +123,9 @@ def test_examples_that_are_too_long_or_too_short_would_be_seen(monkeypatch):
         """Mutant of `tokens_of`: forgets the room for the answer."""
         return len(prompt_ids(tokenizer, example.prompt))
 
-    def first_guess(build, tokenizer, length, *, name, least=0):
+    def first_guess(build, tokenizer, length, *, name):
         """Mutant of `fill`: takes the first number of pieces that fits."""
-        return build(least + 1)
+        return build(1)
 
     with monkeypatch.context() as patched:
         patched.setattr(filling, "tokens_of", without_answer)
@@ -170,7 +144,7 @@ def test_the_seed_decides_everything(task):
     assert drawn(task, 2) == first[:2]
 
 
-@pytest.mark.parametrize("task", PLACED, ids=str)
+@pytest.mark.parametrize("task", ALL, ids=str)
 def test_every_place_and_length_asks_the_same(task):
     examples = [drawn(task, 1, length, place=place)[0]
                 for length in (300, 512) for place in (0.0, 1.0)]
@@ -209,7 +183,7 @@ def stands_there(task):
                for place in (0.0, 0.5, 1.0) for seen in seen_at(task, place, 1024))
 
 
-@pytest.mark.parametrize("task", PLACED, ids=str)
+@pytest.mark.parametrize("task", ALL, ids=str)
 def test_answers_stand_where_they_were_asked_for(task):
     assert stands_there(task)
 
@@ -229,9 +203,6 @@ def test_two_wordings_share_no_sentence_and_the_first_keeps_its_examples():
 def test_without_a_place_needles_stand_everywhere():
     places = [example.place for example in drawn(NiahSingle(), 40)]
     assert min(places) < 0.15 and max(places) > 0.85
-    assert all(example.place is None for task in ALL if not task.placed for example in drawn(task))
-    with pytest.raises(ValueError, match="place: got 0.5 for common_words"):
-        drawn(CommonWords(), place=0.5)
 
 
 def test_difficulties_are_what_they_say():
@@ -240,8 +211,6 @@ def test_difficulties_are_what_they_say():
     assert len(drawn(VariableTracking(hops=2))[0].answers) == 3
     assert drawn(VariableTracking(chains=3), place=0.5)[0].prompt.count("Set ") == 15
     assert {len(answer) for answer in drawn(NiahSingle(digits=3))[0].answers} == {3}
-    easy = Counter(re.findall(r"[a-z]{6}", drawn(CommonWords(2, 9, 3))[0].prompt.splitlines()[1]))
-    assert sorted(set(easy.values())) == [3, 9] and list(easy.values()).count(9) == 2
     assert len(read_pairs(drawn(KeyValues(short=True))[0].prompt)[0]) == 6
     assert re.fullmatch(r"\w{8}-\w{4}-4\w{3}-\w{4}-\w{12}",
                         drawn(KeyValues(), length=600)[0].answers[0])
@@ -269,7 +238,7 @@ def test_answers_are_tokenized_as_generation_writes_them():
                                                          special_tokens=[("<s>", 0)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>")
     example = Example("the code is", ("12",))
-    (text,) = example.continuations
+    text = example.continuation
 
     def read(ids):
         return [words[index] for index in ids]
@@ -284,22 +253,17 @@ def test_answers_are_tokenized_as_generation_writes_them():
     ("Answer:", " 1, 2"), ("Answer: ", "1, 2"), ("A:\n", "1, 2"), ('"key": "', "1, 2"),
     ('He said "hello"', " 1, 2"), ("f(", " 1, 2")])
 def test_an_answer_follows_a_space_unless_the_prompt_has_one(prompt, wanted):
-    assert Example(prompt, ("1", "2")).continuations == (wanted,)
-    assert Example(prompt, ("1", "2"), one_is_enough=True).continuations == tuple(
-        wanted.split(", ")[0].replace("1", number) for number in "12")
+    assert Example(prompt, ("1", "2")).continuation == wanted
 
 
-def test_the_room_is_that_of_the_longest_answer():
-    one, two, alternatives = (
-        answer_room(small.tokenizer(), Example("The code is", answers, one_is_enough=enough))
-        for answers, enough in ((("1",), False), (("1", "22222"), False), (("1", "22222"), True)))
-    assert filling.SPARE + 1 <= one < alternatives < two
+def test_the_room_is_that_of_all_answers():
+    one, two = (answer_room(small.tokenizer(), Example("The code is", answers))
+                for answers in (("1",), ("1", "22222")))
+    assert filling.SPARE + 1 <= one < two
 
 
 @pytest.mark.parametrize("call, told", [
     (lambda: make_task("niah"), "task: got 'niah', wanted one of niah_single, niah_multikey"),
-    (lambda: make_task("common_words", often=1), "often: got 1, wanted more than 1"),
-    (lambda: make_task("frequent_words", alpha=-1), "alpha: got -1, wanted more than 0"),
     (lambda: drawn(VariableTracking(9999, 9999)), "words: got 99990000"),
     (lambda: drawn(NiahSingle(), length=20), "length: got 20, wanted at least"),
     (lambda: chosen_task("niah_single", ["3", "digits=4"]), "difficulty: digits given twice"),

@@ -1,4 +1,4 @@
-"""DGA Theorem 3: the counterexample, separation, the simplex, unequal groups, and descent."""
+"""DGA Theorem 3: the counterexample for every e, the simplex, unequal groups, and descent."""
 
 from fractions import Fraction
 
@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from cca_lab.theory.conditioning import descent
 from cca_lab.theory.conditioning import spectrum as conditioning
-
-SIZES = ((1, 7), (2, 2, 4), (1, 2, 5), (3, 3, 2), (4, 4))
 
 
 def test_the_smallest_counterexample_for_every_e():
@@ -25,44 +23,12 @@ def test_the_smallest_counterexample_for_every_e():
     assert rises & sympy.Interval.open(0, sympy.oo) == sympy.Interval.open(0, sympy.sqrt(2) / 2)
 
 
-def test_grouping_matrix_takes_means():
-    values = np.arange(12.0).reshape(6, 2)
-    means = conditioning.grouping_matrix([2, 2, 2]).astype(float) @ values
-    np.testing.assert_array_equal(means, conditioning.grouped(values, 2))
-    matrix = conditioning.grouping_matrix([3, 3])
-    assert np.array_equal(matrix @ matrix.T, np.diag([Fraction(1, 3)] * 2))
-
-
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 8), st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
 def test_poincare_separation_of_every_eigenvalue(groups, m, width, seed):
     """Any shape: each eigenvalue of m Hbar lies between its two bounds."""
     values = np.random.default_rng(seed).normal(size=(groups * m, width))
     assert conditioning.separation_margin(values, m) >= -1e-12
-
-
-def test_separation_notices_sums_in_place_of_means(monkeypatch):
-    monkeypatch.setattr(conditioning, "grouped",
-                        lambda values, m: values.reshape(-1, m, values.shape[1]).sum(axis=1))
-    assert conditioning.separation_margin(np.random.default_rng(0).normal(size=(8, 16)), 2) < -0.1
-
-
-def test_the_tangent_space_helps_where_the_theorem_is_silent():
-    """L = d + 1: H is singular, but not on the simplex, and grouping lowers kappa there."""
-    values = np.random.default_rng(0).normal(size=(8, 7))
-    assert conditioning.condition_number(conditioning.hessian(values)) == float("inf")
-    before, after = (conditioning.condition_number(conditioning.tangent_hessian(matrix))
-                     for matrix in (values, conditioning.grouped(values, 2)))
-    assert after <= before < float("inf")
-
-
-def test_tangent_hessian_is_the_hessian_in_the_first_coordinates():
-    """e^T H e for errors that sum to 0 does not depend on the basis."""
-    values = np.random.default_rng(0).normal(size=(5, 3))
-    basis = np.linalg.svd(np.ones((1, 5)))[2][1:]
-    error = np.array([1.0, -2.0, 0.5, 0.5, 0.0])
-    inside, tangent = basis @ error, conditioning.tangent_hessian(values)
-    assert inside @ tangent @ inside == pytest.approx(error @ conditioning.hessian(values) @ error)
 
 
 def test_theorem_3_on_the_simplex():
@@ -78,25 +44,17 @@ def test_theorem_3_on_the_simplex():
     assert covered == 3 + 1 + 16  # V = diag(1, 1, 2, 2) too
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("rescaled", [False, True])
-def test_unequal_groups_cost_a_factor_that_rescaled_variables_do_not_pay(sizes, rescaled):
-    """By masses x_g max n_g / min n_g, which the unit matrix pays; by x_g / sqrt(n_g) nothing.
-
-    Ostrowski: Hbar = D^(1/2) P^T H P D^(1/2), P orthonormal, D = diag(1 / n_g).
-    """
-    factor = 1 if rescaled else Fraction(max(sizes), min(sizes))
-    exact = conditioning.grouping_matrix(sizes)
-    scales = np.sqrt(np.array(sizes, float)) if rescaled else np.ones(len(sizes))
-    means = scales[:, None] * exact.astype(float)
-    # V = I / sqrt(2): H = I, Hbar = M M^T
-    unit = means @ means.T if rescaled else exact @ exact.T
-    assert conditioning.condition_number(unit) == pytest.approx(float(factor))
+@pytest.mark.parametrize("sizes", [(1, 7), (1, 2, 5), (3, 3, 2)], ids=str)
+def test_unequal_groups_cost_at_most_the_ratio_of_their_sizes(sizes):
+    """Ostrowski: Hbar = D^(1/2) P^T H P D^(1/2), P orthonormal, D = diag(1 / n_g); H = I pays."""
+    factor = Fraction(max(sizes), min(sizes))
+    means = conditioning.grouping_matrix(sizes)
+    assert conditioning.condition_number(means @ means.T) == factor
     generator = np.random.default_rng(2)
     for number in range(12):
         values = generator.normal(size=(sum(sizes), sum(sizes) + number % 9))
         before, after = (conditioning.condition_number(conditioning.hessian(matrix))
-                         for matrix in (values, means @ values))
+                         for matrix in (values, means.astype(float) @ values))
         assert after <= before * factor * (1 + conditioning.SLACK)
 
 

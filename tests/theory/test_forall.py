@@ -28,6 +28,7 @@ from cca_lab.theory.forall.terms import (
     some,
     where,
 )
+from tests.mutants.theory_cca import window_mod_row
 from tests.mutants.theory_forall import NARROWER, SLIPS, TENSOR_SLIPS, WEAKER, weaker
 
 z3 = pytest.importorskip("z3")
@@ -216,6 +217,7 @@ def test_the_counterexample_is_the_smallest():
     assert not finding.holds
     assert (sum(values.values()), *(values[name] for name in "gist")) == min(wrong)
     assert finding == papers.read_once(printed_cover)  # the same words again
+    assert papers.reached(printed_cover).holds and not papers.reached(window_mod_row).holds
 
 
 def test_a_statement_that_no_small_number_refutes_is_undecided():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.assignments.a10_models import (
+    BASES,
     GROUP,
     KINDS,
     WINDOW,
@@ -19,217 +20,119 @@ from cca_lab.course.assignments.a10_models import (
     parsed,
     read,
 )
-from cca_lab.course.compare import describe, many, need_close, need_equal, need_items, need_number
-from cca_lab.course.tasks import (
-    Answer,
-    Assignment,
-    CourseTask,
-    Draw,
-    Mistake,
-    Property,
-    Share,
-    case,
-)
+from cca_lab.course.compare import describe, need_items, need_number
+from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
+from cca_lab.course.turns.nb03 import by_rows
+
+Numbers = list[int]
+
 
 # a10.1: the adapter
+class Attend:
+    """CCA for one text, by loops, which notes how many tokens came each time."""
 
-def pooled(q: Tensor, k: Tensor, v: Tensor, scale: float, group: int = 3,
-           window: int = 2) -> Tensor:
-    """Return causal attention (H, n, D) over means of groups and over raw tokens."""
-    n = q.shape[1]
-    cores = n // group
-    means = [x[:, : cores * group].unflatten(1, (cores, group)).mean(2) for x in (k, v)]
-    keys, values = (torch.cat([mean, x], dim=1) for mean, x in zip(means, (k, v), strict=True))
-    row, column = torch.arange(n)[:, None], torch.arange(cores + n)
-    seen = ((row + 1 - window) // group).clamp(min=0)  # cores of each row
-    mask = (column < seen) | ((column >= cores + group * seen) & (column <= cores + row))
-    return (scale * q @ keys.mT).masked_fill(~mask, float("-inf")).softmax(-1) @ values
+    def __init__(self, heads: int, dim: int) -> None:
+        self.heads, self.dim, self.counts = heads, dim, Numbers()
+
+    def __call__(self, q: Any, k: Any, v: Any, scale: Any) -> Tensor:
+        """Return (H, n, D)."""
+        count = q.shape[1] if isinstance(q, Tensor) and q.ndim == 3 else 0
+        if not 0 < count <= 100 or any(not isinstance(x, Tensor) or x.shape != (
+                self.heads, count, self.dim) for x in (q, k, v)):
+            raise Mistake(f"attend got q = {describe(q)}, k = {describe(k)}, v = {describe(v)}, "
+                          f"wanted ({self.heads} heads, tokens of one text, {self.dim}) each")
+        self.counts.append(count)
+        scale = need_number(scale, "the scale that attend got")
+        return torch.stack([by_rows(*head, 3, 2, scale) for head in zip(q, k, v, strict=True)])
 
 
-def by_text(q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, scale: float,
-            shared: str = "repeat") -> Tensor:
-    """Return what an adapter should, (B, L, H, D); `shared` says how key heads are shared out."""
-    copies = q.shape[1] // k.shape[1]
-    k, v = ((x.repeat_interleave(copies, 1) if shared == "repeat" else x.repeat(1, copies, 1, 1))
-            for x in (k, v))
-    out = torch.zeros_like(q)
+def adapter(q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, scaling: float | None,
+            attend: Attend, *, tiled: bool = False, padding: str = "none", cleared: bool = True,
+            exchanged: bool = True, scale_of: Callable[[float | None, float], float] =
+                lambda scaling, usual: usual if scaling is None else scaling) -> Tensor:
+    """Return the outputs of a batch, (B, L, H, D), text by text.
+
+    The keywords are mistakes: how key heads are shared out, which padding reaches attend, what
+    stands at padding, the order of the axes, and the scale.
+    """
+    copies, scale = q.shape[1] // k.shape[1], scale_of(scaling, q.shape[-1] ** -0.5)
+    k, v = (x.repeat(1, copies, 1, 1) if tiled else x.repeat_interleave(copies, 1) for x in (k, v))
+    out = torch.zeros_like(q) if cleared else q.clone()
     for row in range(len(q)):
-        at = torch.arange(q.shape[2]) if real is None else real[row].nonzero().flatten()
-        if len(at):
-            out[row, :, at] = pooled(q[row, :, at], k[row, :, at], v[row, :, at], scale)
-    return out.transpose(1, 2)
+        text = torch.ones(q.shape[2], dtype=torch.bool) if real is None else real[row]
+        at = {"none": text, "all": torch.ones_like(text),
+              "behind": text.int().cummax(0).values.bool()}[padding]
+        if at.any():
+            out[row, :, at] = attend(q[row, :, at], k[row, :, at], v[row, :, at], scale)
+            if cleared:
+                out[row, :, ~text] = 0
+    return out.transpose(1, 2) if exchanged else out
 
 
-def attend_on(heads: int, dim: int, counts: list[int]) -> Callable[..., Tensor]:
-    """Return the attention for an adapter; `counts` gets how many tokens came each time."""
-    def attend(q: Any, k: Any, v: Any, scale: Any) -> Tensor:
-        for name, x in (("q", q), ("k", k), ("v", v)):
-            if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[0] != heads or x.shape[
-                    2] != dim or not x.shape[1]:
-                raise Mistake(f"attend got {name} = {describe(x)}, wanted ({heads} heads, tokens "
-                              f"of one text, {dim})")
-        if not q.shape == k.shape == v.shape:
-            raise Mistake(f"attend got {q.shape[1]} queries, {k.shape[1]} keys, {v.shape[1]} "
-                          "values, wanted as many")
-        if q.shape[1] > 1000:  # far more than any text here: the scores would fill the memory
-            raise Mistake(f"attend got {q.shape[1]} tokens, wanted those of one text, at most 1000")
-        counts.append(q.shape[1])
-        return pooled(q, k, v, need_number(scale, "the scale that attend got"))
+def with_counts(answer: Answer) -> Answer:
+    """Return an adapter that returns its outputs, and how many tokens each text has had."""
+    def run(*args: Any) -> tuple[Tensor, Numbers]:
+        return answer(*args), sorted(args[-1].counts)
 
-    return attend
+    return run
 
 
-def real_tokens(draw: Draw, batch: int, length: int) -> Tensor:
-    """Return a mask of real tokens (B, L): padding before, behind, around, and no text."""
-    starts = [0, length // 2, 0, 1, 0]
-    stops = [length, length, length - 2, length - 1, 0]
-    if draw.secret:
-        starts[1:4] = [draw.randint(1, length - 1), 0, draw.randint(1, length // 2 - 1)]
-        stops[2:4] = [draw.randint(1, length - 1), draw.randint(length // 2, length - 1)]
-    column = torch.arange(length)
-    return torch.stack([(column >= starts[b]) & (column < stops[b]) for b in range(batch)])
+def batch(draw: Draw, texts: int, tokens: int, query_heads: int, key_heads: int) -> tuple[Any, ...]:
+    """Return a batch, with padding before, behind, around, and no text; no scale can be wrong."""
+    q, *kv = (draw.normal(texts, heads, tokens, 1) for heads in (query_heads, key_heads, key_heads))
+    starts = [0, draw.randint(2, tokens - 1), 0, draw.randint(1, tokens // 2 - 1), 0]
+    stops = [tokens, tokens, draw.randint(1, tokens - 2), tokens - 1, 0]
+    column = torch.arange(tokens)
+    real = torch.stack([(column >= first) & (column < stop)
+                        for first, stop in zip(starts, stops, strict=True)])[:texts]
+    return q, *kv, None if texts == 1 else real, 1.0, Attend(query_heads, 1)
 
 
-def alone(answer: Answer, draw: Draw) -> None:
-    """Each text of a batch gets what it gets alone; with head dim 1 no scale can be wrong."""
-    for batch, heads, kv, length in ((1, 2, 2, 5), (3, 2, 2, 8), (3, 4, 2, 9), (5, 6, 2, 12)):
-        q = draw.normal(batch, heads, length, 1)
-        k, v = draw.normal(batch, kv, length, 1), draw.normal(batch, kv, length, 1)
-        real = None if batch == 1 else real_tokens(draw, batch, length)
-        with case(f"{many(batch, 'text')} of {length} tokens, {many(heads, 'query head')}, "
-                  f"{many(kv, 'key head')}"):
-            wanted = by_text(q, k, v, real, 1.0)
-            counts: list[int] = []
-            need_close(answer(q, k, v, real, 1.0, attend_on(heads, 1, counts)), wanted,
-                       "the output", causes={
-                "groups begin at the padding": by_text(q, k, v, None, 1.0),
-                "heads and tokens are not exchanged": wanted.transpose(1, 2),
-                "neighbouring query heads read different key heads":
-                    by_text(q, k, v, real, 1.0, "tile")})
-            texts = [length] if real is None else [count for count in real.sum(1).tolist() if count]
-            if sorted(counts) != sorted(texts):
-                raise Mistake(f"attend got texts of {sorted(counts)} tokens, wanted "
-                              f"{sorted(texts)}, each once: no padding may reach it, and it is not "
-                              "called for a row without a text")
+def scaled(draw: Draw, head_dimension: int, scaling: float | None) -> tuple[Any, ...]:
+    """Return texts without padding, and the scale that a model asks for."""
+    return (*(draw.normal(2, 2, 7, head_dimension) for _ in "qkv"), None, scaling,
+            Attend(2, head_dimension))
 
 
-def scaled_once(answer: Answer, draw: Draw) -> None:
-    """The scale that arrives is used, and 1 / sqrt(D) only if none does."""
-    for dim, scaling in ((4, 1.0), (4, None), (9, None), (16, 0.3), (4, 0.0)):
-        q, k, v = (draw.normal(2, 2, 7, dim) for _ in range(3))
-        with case(f"head dimension {dim}, scaling {scaling}"):
-            usual = dim**-0.5
-            scale = usual if scaling is None else scaling
-            got = answer(q, k, v, None, scaling, attend_on(2, dim, []))
-            need_close(got, by_text(q, k, v, None, scale), "the output",
-                       causes={"1 / sqrt(D) is used whatever the model asks for, or on top of it":
-                                   by_text(q, k, v, None, usual),
-                               "1 / sqrt(D) is used twice": by_text(q, k, v, None, scale * usual),
-                               "nothing is scaled": by_text(q, k, v, None, 1.0)})
+PARTS = "the output", "the numbers of tokens of the texts that attend got"
 
 
-# a10.2: the losses
-
-def wanted_losses(logits: Tensor, ids: Tensor, known: Tensor, text_rows: int) -> dict[str, float]:
-    """Return the two means, token by token."""
-    sums = {kind: [0.0, 0] for kind in KINDS}
-    for row in range(len(ids)):
-        entry = sums[KINDS[row >= text_rows]]
-        for column in range(1, ids.shape[1]):
-            if known[row, column]:
-                entry[0] -= logits[row, column
-                                   - 1].double().log_softmax(-1)[ids[row, column]].item()
-                entry[1] += 1
-    return {kind: total / max(1, count) for kind, (total, count) in sums.items()}
-
-
-def losses_of(draw: Draw, batch: int, text_rows: int, length: int,
-              tokens: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Return logits, ids and marks, more marks in some rows than in others; column 0 is marked."""
-    ids = draw.integers(0, tokens, batch, length)
-    known = draw.integers(0, 4, batch, length) < torch.arange(1, batch + 1)[:, None] % 4 + 1
-    known[:text_rows] = True
-    known[:, 1] = True
-    known[:, 0] = True
-    return draw.normal(batch, length, tokens, scale=3.0), ids, known, text_rows
-
-
-def need_losses(got: Any, wanted: dict[str, float], tolerance: float,
-                causes: dict[str, dict[str, float]]) -> None:
-    """Compare both losses."""
-    if not isinstance(got, dict) or set(got) != set(KINDS):
-        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys text and "
-                      "answers")
-    for kind in KINDS:
-        need_equal(got[kind], wanted[kind], f"the loss on {kind}", tolerance=tolerance,
-                   causes={cause: other[kind] for cause, other in causes.items()})
-
-
-def mean_of_marked(answer: Answer, draw: Draw) -> None:
-    """The mean over the marked tokens of each kind."""
-    for batch, text_rows, length, tokens in ((2, 1, 3, 2), (4, 1, 6, 5), (6, 3, 9, 11)):
-        logits, ids, known, _ = drawn = losses_of(draw, batch, text_rows, length, tokens)
-        # token t is looked up at t, not at t - 1.
-        behind = torch.nn.functional.pad(logits[:, 1:], (0, 0, 0, 1))
-        each = [wanted_losses(logits[r:r + 1], ids[r:r + 1], known[r:r + 1], int(r < text_rows))
-                for r in range(batch)]
-        means = {kind: sum(each[r][kind] for r in span) / len(span) for kind, span in
-                 zip(KINDS, (range(text_rows), range(text_rows, batch)), strict=True)}
-        with case(f"{many(text_rows, 'row')} of text and {batch - text_rows} of questions, "
-                  f"{length} tokens each"):
-            need_losses(answer(*drawn), wanted_losses(*drawn), 1e-5, {
-                "the logits at a token are taken, not those before it":
-                    wanted_losses(behind, ids, known, text_rows),
-                "every row counts the same, however many marks it has": means,
-                "all tokens count, marked or not":
-                    wanted_losses(logits, ids, known | True, text_rows)})
-
-
-def in_float32(answer: Answer, draw: Draw) -> None:
-    """Logits in bfloat16, a kind without marks, and no rows of a kind."""
-    for batch, text_rows, length, tokens in ((4, 2, 40, 50), (3, 3, 5, 7), (3, 0, 5, 7)):
-        logits, ids, known, _ = losses_of(draw, batch, text_rows, length, tokens)
-        if text_rows == 2:
-            logits = (4 * logits).bfloat16()
-        else:
-            known[-1, 1:] = False
-        with case(f"{logits.dtype}, {many(text_rows, 'row')} of text, {batch - text_rows} of "
-                  "questions"):
-            need_losses(answer(logits, ids, known, text_rows),
-                        wanted_losses(logits, ids, known, text_rows), 1e-5, {})
-
-
-# a10.3: the schedule
-
-def wanted_schedule(steps: int, last: int, warmup: int) -> list[tuple[int, float]]:
-    """Return (group, factor of the learning rate) of each step."""
-    sizes = [2**power for power in range(1, 40) if 2**power < last]
-    begins = [3 * steps * number // (5 * max(1, len(sizes))) for number in range(len(sizes))]
-    stages = [*zip(begins, sizes, strict=True), (3 * steps // 5 if sizes else 0, last)]
-    steps_of = []
+# a10.2: the schedule
+def schedule(steps: int, last: int, warmup: int, *, smallest: int = 2, through: bool = False,
+             larger: bool = True, fifths: int = 3, again: bool = True, first: int = 1,
+             most: float = 1.0, ended: int = 0) -> list[tuple[int, float]]:
+    """Return (group, factor of the learning rate) of each step; the keywords are mistakes."""
+    sizes = [smallest * 2**power for power in range(30) if smallest * 2**power < last + through]
+    begins = [fifths * steps * number // (5 * len(sizes)) for number in range(len(sizes))]
+    stages = [*zip(begins, sizes, strict=True), (fifths * steps // 5 if sizes else 0, last)]
+    pairs = []
     for step in range(steps):
-        begin, group = max((stage for stage in stages if stage[0] <= step),
-                           key=lambda stage: (stage[0], stage[1]))
-        steps_of.append((group, min(1.0, (step - begin + 1) / warmup) * (1 - step / steps)))
-    return steps_of
+        begin = max(at for at, _ in stages if at <= step)
+        group = [size for at, size in stages if at == begin][-1 if larger else 0]
+        factor = min(most, (step - (begin if again else 0) + first) / warmup)
+        pairs.append((group, factor * (1 - (step + ended) / steps)))
+    return pairs
 
 
-def scheduled(answer: Answer, draw: Draw) -> None:
-    """The groups and the factors of all steps."""
-    more = draw.sizes(8, (1, 120), (1, 70), (1, 9)) if draw.secret else []
-    for steps, last, warmup in [(10, 12, 2), (5, 1, 1), (7, 2, 3), (20, 16, 4), (4, 64, 2),
-                                (100, 12, 5), *more]:
-        with case(f"{steps} steps, last group {last}, warm-up {warmup}"):
-            got, wanted = answer(steps, last, warmup), wanted_schedule(steps, last, warmup)
-            need_items(got, steps, f"a list of {steps} pairs")
-            for step, (pair, right) in enumerate(zip(got, wanted, strict=True)):
-                if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-                    raise Mistake(f"step {step} is {describe(pair)}, wanted (group, factor)")
-                need_equal(pair[0], right[0], f"the group of step {step}")
-                need_equal(pair[1], right[1], f"the factor of step {step}", tolerance=1e-6)
+def columns(answer: Answer) -> Answer:
+    """Return a schedule as its groups and its factors."""
+    def run(steps: int, *sizes: int) -> tuple[Numbers, Tensor]:
+        pairs = need_items(answer(steps, *sizes), steps, f"a list of {steps} pairs")
+        for pair in pairs:
+            need_items(pair, 2, "a pair (group, factor) for each step")
+        return ([round(need_number(group, "a group")) for group, _ in pairs],
+                torch.tensor([need_number(factor, "a factor") for _, factor in pairs]).double())
+
+    return run
 
 
-# a10.4 and a10.5: the checkpoint, measured here, and the report, compared with it
+STEPS = examples("steps last_group warm_up", (10, 12, 2), (5, 1, 1), (7, 2, 3), (20, 16, 4),
+                 (4, 64, 2), (100, 12, 5), larger=([3, 4, 5, 30, 90], [1, 12, 16, 32, 61], (2, 9)),
+                 count=24)
+
+
+# a10.3 and a10.4: the checkpoint, measured here, and the report, compared with it
 
 CHECKPOINT, REPORT = "checkpoint", "report.json"
 # Shares of the way from the untrained swap to the base that earn all points. On gpt2-mini, 300
@@ -260,45 +163,42 @@ def recovers(answer: Answer, draw: Draw, kind: str) -> Share | None:
                  "earn all points")
 
 
-# a10.5: the report
-
 def table(answer: Answer, whole: bool = False) -> tuple[dict[str, Any], Path]:
     """Return the report and its folder; only if whole, all of its keys and rows were looked at."""
     path = Path(answer())
     if not path.exists():
         raise NotImplementedError(path.name)
     report = parsed(content(path.parent, path.name), path.name)
-    keys = [("base", str), ("data_seed", int), ("text", str), ("losses", dict)]
-    for key, wanted in keys + whole * [("steps", int), ("recovered", dict), ("checkpoint", str)]:
-        _need_key(report, key, wanted)
-    if not 0 <= report["data_seed"] < 2**31 or (whole and report["steps"] < 1):
+    keys = {"base": str, "data_seed": int, "text": str}
+    for key, wanted in (keys | {"steps": int, "checkpoint": str} if whole else keys).items():
+        report[key] = entry(report, key, wanted=wanted)
+    if not 0 <= report["data_seed"] < 2**31 or whole and report["steps"] < 1:
         raise Mistake("wanted 'data_seed' from 0 to 2^31 - 1, and 'steps' of 1 or more")
-    if report["base"] not in ("gpt2-mini", "opt-mini"):
-        raise Mistake(f"'base' is {describe(report['base'])}, wanted 'gpt2-mini' or 'opt-mini'")
-    for table_of, names in (("losses", (*ROWS_OF_BASE, *TRAINED)),
-                            ("recovered", TRAINED[1:])) if whole else ():
-        for name in names:
-            for kind in KINDS:
-                _entry(report, table_of, name, kind)
+    if report["base"] not in BASES.values():
+        raise Mistake(f"'base' is {describe(report['base'])}, wanted one of "
+                      f"{', '.join(BASES.values())}")
+    for name in (*ROWS_OF_BASE, *TRAINED) if whole else ():
+        for kind in KINDS:
+            entry(report, "losses", name, kind)
+            if name in TRAINED[1:]:
+                entry(report, "recovered", name, kind)
     return report, path.parent
 
 
-def _need_key(report: dict[str, Any], key: str, wanted: type) -> None:
-    """Say what is wrong with a key of the report; 100.0 is as good as 100."""
-    if key not in report:
-        raise Mistake(f"the key {key!r} is missing in the report")
-    if wanted is int and isinstance(report[key], float) and report[key].is_integer():
-        report[key] = int(report[key])
-    if not isinstance(report[key], wanted) or isinstance(report[key], bool):
-        raise Mistake(f"{key!r} of the report is {describe(report[key])}, wanted {wanted.__name__}")
-
-
-def _entry(report: dict[str, Any], table_of: str, name: str, kind: str) -> float:
-    """Return a number of the report, or say that it is missing."""
-    row = report[table_of].get(name)
-    if not isinstance(row, dict) or kind not in row:
-        raise Mistake(f"the entry {table_of!r}, {name!r}, {kind!r} is missing in the report")
-    return need_number(row[kind], f"{table_of!r}, {name!r}, {kind!r}")
+def entry(report: dict[str, Any], *keys: str, wanted: type = float) -> Any:
+    """Return what stands in the report under some keys; 100.0 is as good as 100."""
+    value, name = report, ", ".join(map(repr, keys))
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            raise Mistake(f"{name} is missing in the report")
+        value = value[key]
+    if wanted is not str:
+        number = need_number(value, f"{name} of the report")
+        if wanted is float or number.is_integer():
+            return wanted(number)
+    if not isinstance(value, wanted):
+        raise Mistake(f"{name} of the report is {describe(value)}, wanted {wanted.__name__}")
+    return value
 
 
 def agrees(report: dict[str, Any], name: str, measured: Callable[[str], float]) -> None:
@@ -308,7 +208,7 @@ def agrees(report: dict[str, Any], name: str, measured: Callable[[str], float]) 
                       "here, so the rows cannot be compared. Another Python version has another "
                       "text: then a person has to look")
     for kind in KINDS:
-        got, wanted = float(_entry(report, "losses", name, kind)), measured(kind)
+        got, wanted = entry(report, "losses", name, kind), measured(kind)
         if abs(got - wanted) > NEAR[kind]:
             if name == "full" and abs(got - _of_base(report, True, kind)) <= NEAR[kind]:
                 raise Mistake("the row 'full' is the row of the swap: swap_attention changes the "
@@ -333,16 +233,15 @@ def _of_base(report: dict[str, Any], swapped: bool, kind: str) -> float:
 def own_row(answer: Answer, draw: Draw) -> None:
     """The row of the checkpoint that is handed in."""
     report, folder = table(answer)
-    _need_key(report, "checkpoint", str)
-    if report["checkpoint"] not in TRAINED[1:]:
-        raise Mistake(f"'checkpoint' is {describe(report['checkpoint'])}, wanted 'seed 0' or 'seed "
-                      "1'")
+    name = entry(report, "checkpoint", wanted=str)
+    if name not in TRAINED[1:]:
+        raise Mistake(f"'checkpoint' is {describe(name)}, wanted 'seed 0' or 'seed 1'")
     if not (folder / CHECKPOINT).exists():
         raise Mistake(f"there is no folder {CHECKPOINT} beside the report to compare it with")
     checkpoint = read(folder / CHECKPOINT)
     if checkpoint.base != report["base"]:
         raise Mistake(f"'base' is {report['base']!r}, and the checkpoint is of {checkpoint.base}")
-    agrees(report, report["checkpoint"], lambda kind: loss(checkpoint, kind, report["data_seed"]))
+    agrees(report, name, lambda kind: loss(checkpoint, kind, report["data_seed"]))
 
 
 def consistent(answer: Answer, draw: Draw) -> None:
@@ -374,23 +273,51 @@ def consistent(answer: Answer, draw: Draw) -> None:
 ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 or OPT",
                         ("13", "14"), (
     CourseTask("a10.1", "adapter", "What the model hands to its attention", 30, 3, 4, (
-        Property("each text of a padded batch gets what it gets alone", 2, alone),
-        Property("the scores are scaled once", 1, scaled_once))),
-    CourseTask("a10.2", "mean_losses", "The loss on text and on answers", 20, 2, 5, (
-        Property("the mean over marked tokens, each predicted one token "
-                 "earlier", 1, mean_of_marked),
-        Property("half precision and kinds without a mark", 1, in_float32, hidden=True))),
-    CourseTask("a10.3", "schedule", "Groups that grow, rates that warm up again", 15, 2, 2, (
-        Property("groups and factors of all steps", 1, scheduled),)),
-    CourseTask("a10.4", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
+        equals("each text of a padded batch gets what it gets alone", with_counts(adapter),
+               examples(batch, (1, 5, 2, 2), (3, 8, 2, 2), (3, 9, 4, 2), (5, 12, 6, 2)), *PARTS,
+               points=3, wrong=mistakes(adapter, {
+            "padding reaches attend too, and groups begin at the padding": {"padding": "all"},
+            "padding behind a text reaches attend too": {"padding": "behind"},
+            "the output at padding is not 0": {"cleared": False},
+            "heads and tokens are not exchanged": {"exchanged": False},
+            "neighbouring query heads read different key heads: repeat_interleave keeps them "
+            "together": {"tiled": True}})),
+        equals("the scores are scaled once", with_counts(adapter), examples(
+            scaled, (4, 1.0), (4, None), (9, None), (16, 0.3), (4, 0.0)), *PARTS, wrong=mistakes(
+            adapter, {
+            "1 / sqrt(D) is used whatever the model asks for":
+                {"scale_of": lambda scaling, usual: usual},
+            "1 / sqrt(D) is used on top of what the model asks for":
+                {"scale_of": lambda scaling, usual: usual * (usual if scaling is None
+                                                             else scaling)},
+            "nothing is scaled where the model asks for nothing: None means 1 / sqrt(D)":
+                {"scale_of": lambda scaling, usual: 1.0 if scaling is None else scaling},
+            "a scale of 0 is taken for None": {"scale_of": lambda scaling, usual:
+                                               scaling or usual}}))), drive=with_counts),
+    CourseTask("a10.2", "schedule", "Groups that grow, rates that warm up again", 15, 2, 2, (
+        equals("groups of all steps", columns(schedule), STEPS, "the groups", part=0,
+               wrong=mistakes(schedule, {
+            "the sizes begin with 1; they begin with 2": {"smallest": 1},
+            "a power of two that is `last` itself is counted twice: sizes are smaller than `last`":
+                {"through": True},
+            "the smaller of two sizes counts that begin at the same step": {"larger": False},
+            "the sizes grow over all steps; over 3/5 of them they should": {"fifths": 5}})),
+        equals("factors of all steps", columns(schedule), STEPS, "the factors", part=1,
+               tolerance=1e-6, wrong=mistakes(schedule, {
+            "the rate does not warm up again at a new size": {"again": False},
+            "the warm-up begins with 0; its first step has 1 / warmup": {"first": 0},
+            "the warm-up never ends: take min(1, ...)": {"most": math.inf},
+            "the rate is that of the step after: it falls with 1 - step / steps":
+                {"ended": 1}}))), drive=columns),
+    CourseTask("a10.3", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
                               f"{WINDOW}", 35, 3, 5, (
         Property("answers come back", 5, partial(recovers, kind="answers")),
         Property("text comes back in part", 3, partial(recovers, kind="text"))), files=True),
-    CourseTask("a10.5", REPORT, "A report that can be checked", 25, 2, 5, (
+    CourseTask("a10.4", REPORT, "A report that can be checked", 25, 2, 5, (
         Property("the rows of the base and of the swap are right", 2, base_rows),
         Property("the row of the checkpoint is what the checkpoint loses", 2, own_row),
         Property("shares follow from the rows, beside a control and a second "
                  "seed", 2, consistent)), files=True),
-    CourseTask("a10.6", "discussion", "What the numbers say, and what they do not", 20, 3, 5, (),
+    CourseTask("a10.5", "discussion", "What the numbers say, and what they do not", 20, 3, 5, (),
                read=4),
 ), seconds=60.0)

@@ -7,6 +7,7 @@ is built here, with the attention that the task demands.
 import copy
 import hashlib
 import json
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.course.compare import describe
@@ -200,30 +200,22 @@ def rows(seed: int) -> tuple[Tensor, Tensor]:
         return Mixture(stream, tasks, LENGTH, 2 * ROWS, 0.5, seed).batch(0)
 
 
-def loss(model: str | Checkpoint, kind: str, seed: int, swapped: bool = True) -> float:
-    """Return the mean loss of a model on held-out rows, in nats a token; see `token_losses`."""
-    return token_losses(model, kind, seed, swapped).mean().item()
-
-
 @lru_cache(maxsize=48)  # few, for a checkpoint is kept with its losses
 @torch.no_grad()
-def token_losses(model: str | Checkpoint, kind: str, seed: int, swapped: bool = True) -> Tensor:
-    """Return losses of a base (by name) or a checkpoint at the tokens to predict, nats, float64."""
+def loss(model: str | Checkpoint, kind: str, seed: int, swapped: bool = True) -> float:
+    """Return the mean loss of a base (by name) or a checkpoint on held-out rows, nats a token."""
     base = model if isinstance(model, str) else model.base
     both = copy.deepcopy(_shipped(base)[0])
     with ours():
         from cca_lab.models import swap_attention
+        from cca_lab.models.pretrain import token_losses
 
         if isinstance(model, Checkpoint):
             both.load_state_dict(model.weights, strict=False)  # the tied head is not in the file
         if swapped:
             swap_attention(both, "cca", group=GROUP, window=WINDOW)
     mine = slice(0, ROWS) if kind == "text" else slice(ROWS, 2 * ROWS)
-    batches = []
-    for ids, known in zip(*(half[mine].split(8) for half in rows(seed)), strict=True):
-        logits = both(input_ids=ids, use_cache=False).logits[:, :-1].float()
-        losses = F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-        batches.append(losses[known[:, 1:].bool()].double())
-    if not torch.cat(batches).isfinite().all():
+    mean = token_losses(both, *(part[mine] for part in rows(seed)))[0].double().mean().item()
+    if not math.isfinite(mean):
         raise Mistake(f"the loss on {kind} is not finite: the weights are far too large")
-    return torch.cat(batches)
+    return mean

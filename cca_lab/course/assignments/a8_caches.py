@@ -5,510 +5,464 @@ n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups; groups begin behi
 is made when the last token of its group comes, and its raw tokens go when no later row reads them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a8_oracles import (
-    ChunkedText,
-    core_reads,
-    corners,
-    dense,
-    forgetful,
-    held,
-    need_state,
-    pooled,
-    rotated,
-    stepped,
-    texts,
-)
-from cca_lab.course.compare import (
-    describe,
-    many,
-    need_close,
-    need_equal,
-    need_items,
-    need_same,
-    need_tensor,
-)
-from cca_lab.course.tasks import (
-    Answer,
-    Assignment,
-    CourseTask,
-    Draw,
-    Mistake,
-    Property,
-    Share,
-    case,
-)
+from cca_lab.course.assignments.a5_cca import cores_of, table_of
+from cca_lab.course.compare import by_hand, describe, many, need, need_items, need_tensor
+from cca_lab.course.exercise import Examples, examples, holds, mistakes
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
+from cca_lab.course.turns.nb03 import pooled, right
 
-# Texts in turns, and outputs
-
-# Outputs of known mistakes, computed only if one is looked for.
-Mistaken = Callable[[], dict[str, Tensor]]
 SCALE = 0.7
-NO_SCALE = "the dot products are not multiplied by scale"
+ALL = 10**9  # sinks: every token stays, as in a full cache
+BESIDE = 512  # bytes of counts and names in a state, fewer than half of a secret text has
 
 
-def turned(draw: Draw, single: bool, measure: bool) -> list[list[ChunkedText]]:
-    """Return texts, small ones first; chunked ones with another of their shape, to take turns."""
-    dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
-    pairs = [[text] for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
-    for pair in [] if single else pairs:
-        q, k, v = (again.normal(*x.shape, dtype=dtype) for x in (pair[0].q, pair[0].k, pair[0].v))
-        pair.append(ChunkedText(q, k, v, pair[0].chunks[::-1]))
-    return pairs
+def part(fact: str, right: Answer, inputs: Examples, parts: slice, *names: str,
+         wrong: dict[str, Answer], points: int = 1, hidden: bool = False,
+         tolerance: float = 0.0) -> Property:
+    """Return the property that some parts of an answer's result are the right ones."""
+    def look(got: Any, *args: Any) -> None:
+        wanted = right(*args)
+        need_items(got, len(wanted), f"{len(wanted)} parts")
+        need(tuple(got[parts]), wanted[parts], names, tolerance=tolerance or None,
+             why="is it 0/0, or a softmax over nothing?")
+
+    return replace(holds(fact, look, inputs, wrong=wrong, points=points, hidden=hidden),
+                   right=right, tolerance=tolerance)
 
 
-def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
-                causes: Mistaken) -> None:
-    """Compare an output.
+# a8.2 and a8.3: texts in turns, and what their states hold
+def text(draw: Draw, batch: int, kv_heads: int, query_heads_each: int, chunk: int, tokens: int,
+         sinks: int, group: int, window: int) -> tuple[Any, ...]:
+    """Return a text that comes as one token, two chunks and single tokens, and the sizes.
 
-    Where bytes are measured only rows that came as single tokens count, which show what the cache
-    holds after a chunk: a mistake inside chunks shall not cost twice.
+    With the inputs comes the call at which the process of the answer begins anew, or 0.
     """
-    sizes = torch.tensor(text.chunks)
-    counted = (sizes.repeat_interleave(sizes) == 1)[:, None] if measure else torch.tensor(True)
-    need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure
-               else 1e-5, causes=lambda: {what: torch.where(counted, other, wanted)
-                                          for what, other in causes().items()})
+    chunks = (1, chunk, chunk, *(tokens - 1 - 2 * chunk) * (1,))
+    q, k, v = (draw.normal(batch, heads, tokens, 4, dtype=torch.float32)
+               for heads in (kv_heads * query_heads_each, kv_heads, kv_heads))
+    restart = draw.randrange(len(chunks) // 2, len(chunks)) if draw.secret else 0
+    return 1.5 * q, k, v, chunks, restart, SCALE, *((sinks, group, window) if sinks < ALL else ())
 
 
-def compare_turns(answer: Answer, pair: list[ChunkedText], sizes: Mapping[str, int],
-                  wanted_of: Callable[..., tuple[Tensor, Mistaken]],
-                  entries: Callable[..., int] | None) -> None:
-    """Compare the outputs of texts in turns, and where bytes are measured, the entries."""
-    options = sizes.values()
-    count = None if entries is None else lambda tokens: entries(tokens, *options)
-    with case(", ".join([str(pair[0]), *(f"{name} {size}" for name, size in sizes.items())])):
-        for text, got in zip(pair, stepped(answer, pair, (SCALE, *options), count), strict=True):
-            wanted, causes = wanted_of(text, *options)
-            need_output(got, wanted, text, entries is not None, causes)
+def in_turns(answer: Answer) -> Answer:
+    """Return attention over two texts of one shape, whose chunks the answer gets in turns.
+
+    The texts differ in the sign of their values. The result is both outputs, the bytes that the
+    states of the first keep alive, and by how many bytes what is beside tensors is too much.
+    """
+    def attend(q: Tensor, k: Tensor, v: Tensor, chunks: Sequence[int], restart: int,
+               *numbers: Any) -> tuple[Any, ...]:
+        states: list[dict[str, Any]] = [{}, {}]
+        outputs: tuple[list[Tensor], list[Tensor]] = [], []
+        held, beside = [], 0
+        for number, stop in enumerate(accumulate(chunks)):
+            if restart and number == restart and hasattr(answer, "forget"):
+                answer.forget()
+            now = slice(stop - chunks[number], stop)
+            for which, values in enumerate((v, -v)):
+                with case(f"rows {now.start} to {stop - 1}"):
+                    got = answer(states[which], *(x[:, :, now].clone() for x in (q, k, values)),
+                                 *numbers)
+                    output, states[which] = need_items(got, 2, "(output, state)")
+                    outputs[which].append(need_tensor(output, q[:, :, now].shape, "the output"))
+                    need_state(states[which])
+            held.append(sum(alive(x) for x in states[0].values() if isinstance(x, Tensor)))
+            beside = max(beside, sum(len(str(key).encode()) + 8 * (
+                x.dim() if isinstance(x, Tensor) else 1) for key, x in states[0].items()))
+        return *(torch.cat(parts, dim=2) for parts in outputs), held, max(0, beside - BESIDE)
+
+    return attend
 
 
-def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, token by token and in chunks, with right outputs."""
-    answer = forgetful(answer, draw)
-    for single in (True, False):
-        check(answer, draw, single=single, measure=True)
+def need_state(state: Any) -> None:
+    """Raise Mistake unless a state is a dict of tensors and integers."""
+    if not isinstance(state, dict):
+        raise Mistake(f"the state is {describe(state)}, wanted a dict of tensors and integers")
+    for key, value in state.items():
+        integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+        if not isinstance(value, Tensor) and not integer:
+            raise Mistake(f"the state holds {describe(value)} as {key!r}, wanted only tensors and "
+                          "Python integers")
 
 
-def properties(name: str, check: Callable[..., None], points: tuple[int, int, int],
-               *more: Property) -> tuple[Property, ...]:
+def alive(x: Tensor) -> int:
+    """Return the bytes of memory that a tensor keeps: those of all that it is a view of."""
+    return int(getattr(x, "kept_bytes", x.untyped_storage().nbytes()))
+
+
+def entry_of(k: Tensor) -> int:
+    """Return the bytes of a key and a value of all KV heads and rows of the batch."""
+    return 2 * k[:, :, 0].numel() * k.element_size()
+
+
+def held(tokens: int, sinks: int, group: int, window: int, *, ready: bool = True, late: int = 0,
+         begin: bool = True) -> int:
+    """Return the entries: sinks, cores, and raw tokens of the next row; keywords are mistakes."""
+    first = sinks if begin else 0
+    read, behind = cores_of(tokens - late, first, group, window), max(0, tokens - first)
+    return min(tokens, first) + (behind // group if ready else read) + behind - group * read
+
+
+def whole(q: Tensor, k: Tensor, v: Tensor, chunks: Sequence[int], restart: int, scale: float,
+          sinks: int = ALL, group: int = 1, window: int = 1) -> tuple[Any, ...]:
+    """Return both outputs by one forward, the bytes by the rule, and 0."""
+    length, each = q.shape[2], q.shape[1] // k.shape[1]
+    sizes = min(sinks, length), group, window
+    table, count = table_of(length, *sizes), cores_of(length - 1, *sizes)
+    output = torch.zeros_like(q)
+    for b, head in torch.ones(q.shape[:2]).nonzero().tolist():
+        judge = q[b].unflatten(0, (-1, each)).mean(1)[head // each]
+        key, value = k[b, head // each], v[b, head // each]
+        groups = (slice(p, p + group) for p in range(sizes[0], sizes[0] + count * group, group))
+        cores = [pooled(judge[own], key[own], value[own], scale) for own in groups]
+        keys, values = (torch.stack([*(core[side] for core in cores), *x])
+                        for side, x in enumerate((key, value)))
+        output[b, head] = right(q[b, head], keys, values, table, scale)
+    return output, -output, [held(tokens, *sizes) * entry_of(k) for tokens in accumulate(chunks)], 0
+
+
+def step(state: dict[str, Any], q: Tensor, k: Tensor, v: Tensor, scale: float, sinks: int = ALL,
+         group: int = 1, window: int = 1, *, factor: Callable[[int], float] = lambda heads: 1.0,
+         tiled: bool = False, top_left: bool = False, later: bool = False, past: bool = True,
+         repeated: bool = False, view: bool = False, positions: bool = False,
+         cores: Answer = cores_of, begin: int | None = None, twice: bool = False,
+         judge: Callable[[Tensor], Tensor] = lambda x: x.mean(dim=2, keepdim=True),
+         own: bool = True, of: Callable[[int, int, int], int] = lambda row, start, stop: row,
+         keep: Callable[[int, int], int] = lambda start, stop: stop, clone: bool = True,
+         ) -> tuple[Tensor, dict[str, Any]]:
+    """Return the output and the state after one more chunk; the keywords are mistakes."""
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) if repeated else x for x in (k, v))
+    scale, begin = scale * factor(k.shape[1]), sinks if begin is None else begin
+    start, first, new = state.get("seen", 0), state.get("first", begin), torch.stack([k, v])
+    stop = start + k.shape[2]
+    tokens = torch.tensor([t for t in range(stop) if t < sinks or t >= first])
+    raw = torch.cat([state["raw"], new], dim=3) if state else new
+    made = state["cores"] if state else new[:, :, :, :0].clone() if clone else new[:, :, :, :0]
+    for last in range(max(begin, start), stop):
+        if (last + 1 - begin) % group == 0:
+            members = raw[:, :, :, (tokens > last - group) & (tokens <= last)]
+            judges = judge(q[:, :, last - start if own else -1].unflatten(1, (k.shape[1], -1)))
+            weights = (scale * judges @ members[0].mT).softmax(-1).mean(dim=2, keepdim=True)
+            made = torch.cat([made, weights @ members], dim=3)
+    rows = torch.arange(start, stop)[:, None]
+    visible = torch.tensor([[cores(of(row, start, stop), begin, group, window)]
+                            for row in range(start, stop)])
+    read = tokens <= (stop if later else rows)
+    read = torch.arange(len(tokens)) <= rows - start if top_left else read
+    read = read & ((tokens < sinks) | (tokens >= begin + group * visible) | twice)
+    seen = torch.cat([torch.arange(made.shape[3]) < visible, read & ((tokens >= start) | past)], 1)
+    heads = torch.arange(q.shape[1])
+    heads = heads % k.shape[1] if tiled else heads // (q.shape[1] // k.shape[1])
+    key, value = torch.cat([made, raw], dim=3)[:, :, heads]
+    out = (scale * q @ key.mT).masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0) @ value
+    first = begin + group * min(made.shape[3], max(0, cores(keep(start, stop), begin, group,
+                                                            window)))
+    raw = raw[:, :, :, (tokens < sinks) | (tokens >= first)]
+    raw = torch.cat([raw, raw], dim=3)[:, :, :, : raw.shape[3]] if view else raw
+    return out, {"raw": raw, "cores": made, "seen": stop, "first": first} | (
+        {"tokens": tokens} if positions else {})
+
+
+class Elsewhere:
+    """A step whose text lives in the process, and whose state is zeros of the wanted bytes."""
+
+    def __init__(self) -> None:
+        self.texts, self.count = dict[int, dict[str, Any]](), 0
+
+    def __call__(self, state: dict[str, Any], *args: Any) -> tuple[Tensor, dict[str, Any]]:
+        """Return the output and a state of zeros."""
+        self.count += 1
+        number = state.get("number", self.count)
+        output, self.texts[number] = step(self.texts.get(number, {}), *args)
+        size = sum(x.nbytes for x in self.texts[number].values() if isinstance(x, Tensor))
+        return output, {"number": number, "zeros": torch.zeros(size, dtype=torch.uint8)}
+
+    def forget(self) -> None:
+        """Begin anew, as the process does."""
+        self.texts = {}
+
+
+def same_bytes(got: Any, *args: Any) -> None:
+    """The bytes are exact after each step, and rows that came alone are right."""
+    chunks, (output, _, sizes, _) = torch.tensor(args[3]), whole(*args)
+    alone = (chunks.repeat_interleave(chunks) == 1)[:, None]
+    need(torch.where(alone, got[0], output), output, ("the output",))
+    if got[3]:
+        raise Mistake(f"the state holds {got[3] + BESIDE} bytes beside the numbers in its tensors "
+                      "(8 for each integer and each axis, and the letters of the keys), wanted at "
+                      f"most {BESIDE}: what is kept of the text belongs into tensors")
+    for tokens, came, wanted in zip(accumulate(args[3]), got[2], sizes, strict=True):
+        if came != wanted:
+            entries = many(wanted // entry_of(args[1]), "entry", "entries")
+            raise Mistake(f"after {many(tokens, 'token')} the state keeps {came} bytes alive, "
+                          f"wanted {wanted}: {entries} of {entry_of(args[1])} bytes",
+                          ". Is something stored twice, in another dtype, or a view?")
+
+
+def steps(name: str, points: tuple[int, int, int], single: Examples, chunks: Examples,
+          *wrong: dict[str, Answer]) -> tuple[Property, ...]:
     """Return the properties of a step: outputs token by token and in chunks, and bytes."""
-    single = partial(check, single=True)
-    return (Property(f"{name}: single tokens equal one forward", points[0], single),
-            Property(f"{name}: chunks equal one forward", points[1], partial(check, single=False)),
-            *more, Property(f"{name}: bytes are exact at right outputs", points[2],
-                            partial(measured, check)))
+    outputs = slice(0, 2), "the output", "the output of the text beside it"
+    return (part(f"{name}: single tokens equal one forward", whole, single, *outputs,
+                 wrong=wrong[0], points=points[0], tolerance=2e-4),
+            part(f"{name}: chunks equal one forward", whole, chunks, *outputs,
+                 wrong=wrong[1], points=points[1], tolerance=2e-4),
+            replace(holds(f"{name}: bytes are exact at right outputs", same_bytes, chunks,
+                          wrong=wrong[2], points=points[2]), right=whole, tolerance=2e-4))
 
 
-# a8.1: by hand
-
-def by_hand(answer: Answer, draw: Draw) -> Share | None:
-    """Check the numbers that were worked out for one example."""
-    got = answer()
-    wanted: dict[str, object] = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first":
-                                     [0, 5, 6], "row 5 in the chunk": [0, 3, 4, 5],
-                                 "first row with a loss": 4, "bytes": 192}
-    quoted = ", ".join(repr(key) for key in wanted)
-    if not isinstance(got, dict):
-        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {quoted}")
-    plain = {key: x.tolist() if isinstance(x, Tensor) else list(x) if isinstance(x, tuple) else x
-             for key, x in got.items()}
-    wrong = [key for key in wanted if plain.get(key) != wanted[key]]
-    message = f"not right yet: {', '.join(repr(key) for key in wrong)}"
-    if other := [key for key in plain if key not in wanted]:
-        message += f". Nobody asks for {', '.join(map(repr, other))}: the keys are {quoted}"
-    return Share(1 - len(wrong) / len(wanted), message) if wrong else None
+FULL, LARGER = partial(text, sinks=ALL, group=1, window=1), ((1, 2), (2, 2), (2, 3))
+SINGLE, CHUNKS = ((1, 1), (14, 24)), ((3, 6), (15, 24))
+SIZES = ((1, 3), (2, 4), (1, 5))
 
 
-# a8.2: full cache
-
-def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
-    """Return the output of full attention, and those of mistakes."""
-    row = torch.arange(text.q.shape[2])
-    past = row <= row[:, None]
-    whole = row < (text.starts + torch.tensor(text.chunks).repeat_interleave(
-        torch.tensor(text.chunks)))[:, None]
-    qkv = text.q, text.k, text.v
-    return dense(*qkv, past, SCALE), lambda: {
-        "query head h reads KV head h mod Hk, instead of h // (H / Hk)":
-            dense(*qkv, past, SCALE, tiled=True),
-        NO_SCALE: dense(*qkv, past, 1.0),
-        "the scale is divided by the number of KV heads":
-            dense(*qkv, past, SCALE / text.k.shape[1]),
-        "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the "
-        "cache": dense(*qkv, row <= (row - text.starts)[:, None], SCALE),
-        "every row reads its whole chunk, later tokens too": dense(*qkv, whole, SCALE),
-        "the cache is not read, only the chunk": dense(*qkv, past & (row >= text.starts[:, None]),
-                                                       SCALE)}
+# a8.4: bytes in closed form
+def bytes_of(length: int, sinks: int, group: int, window: int, entry: int, *,
+             most: Callable[..., int] = max, cycle: bool = True, single: bool = False,
+             **wrong: Any) -> tuple[int, int]:
+    """Return the bytes at the end, and the peak; the keywords are mistakes."""
+    start = max(0, length - group + 1) if cycle else length
+    entries = [held(tokens, sinks, group, window, **wrong) for tokens in range(start, length + 1)]
+    return int((float(entry) if single else entry) * entries[-1]), entry * most(entries)
 
 
-def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
-    """Full attention, chunk by chunk."""
-    for pair in turned(draw, single, measure):
-        compare_turns(answer, pair, {}, full_wanted, (lambda tokens: tokens) if measure else None)
+def by_steps(length: int, sinks: int, group: int, window: int, entry: int) -> tuple[int, int]:
+    """Return the same, by the bytes after each number of tokens."""
+    sizes = [entry * held(tokens, sinks, group, window) for tokens in range(length + 1)]
+    return sizes[-1], max(sizes)
 
 
-# a8.3: repair
-
-SIZES, EDGES = ((1, 2), (2, 3), (4, 9)), ((2, 0), (0, 0), (0, 3))  # sinks, recent
-
-
-def streaming_wanted(text: ChunkedText, sinks: int, recent: int) -> tuple[Tensor, Mistaken]:
-    """Return StreamingLLM's output with the positions of the text, and those of mistakes."""
-    row = torch.arange(text.q.shape[2])
-    token, i, start = row[None], row[:, None], text.starts[:, None]
-    q, k, v = rotated(text.q, row), rotated(text.k, row), text.v
-    past, sink = token <= i, token < sinks
-    right = past & (sink | (i - token <= recent))
-    slot = row.clamp(max=sinks + recent)
-    twice = right.int() + (right & sink & (i - token <= recent)).int()
-    return dense(q, k, v, right, SCALE), lambda: {
-        "a token is evicted before the new one has attended":
-            dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
-        "positions count from the length of the cache, not of the text":
-            dense(rotated(text.q, slot), rotated(text.k, slot), v, right, SCALE),
-        NO_SCALE: dense(q, k, v, right, 1.0),
-        "nothing has a position: rotate queries and keys": dense(text.q, text.k, v, right, SCALE),
-        "a row of a chunk reads tokens that would be gone if the chunk had come token by token":
-            dense(q, k, v, past & (sink | (token >= start - recent)), SCALE),
-        "a sink that is also recent is read twice": dense(q, k, v, twice, SCALE),
-        "nothing is ever evicted": dense(q, k, v, past, SCALE)}
+def sized(draw: Draw, length: int, sinks: int, group: int, window: int,
+          entry: int = 96) -> tuple[int, ...]:
+    """Return the sizes, with the bytes of an entry."""
+    return length, sinks, group, window, entry
 
 
-def streaming_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False,
-                    sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
-    """StreamingLLM, chunk by chunk; bytes with sinks and recent tokens, and without."""
-    for some in (((1, 2), (3, 2), (2, 5)), EDGES) if measure else (sizes,):
-        for pair, (sinks, recent) in zip(turned(draw, single, measure), some, strict=True):
-            if draw.secret:
-                sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
-            compare_turns(answer, pair, {"sinks": sinks, "recent": recent}, streaming_wanted,
-                          (lambda tokens, *most: min(tokens, sum(most))) if measure else None)
+SMALL = examples(sized, (0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
+                 (29, 4, 6, 3), (40, 0, 5, 9), larger=((0, 50), (0, 6), (1, 7), (1, 12)), count=25)
 
 
-# a8.4: cores
-
-LATE = {"cores appear one row early": -1, "cores appear one row late": 1}
-
-
-def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
-    """Return the output with sinks, cores and a window, and those of mistakes."""
-    sizes = text.q.shape[2], sinks, group, window
-    right = core_reads(*sizes)
-
-    def output(reads: Tensor = right, scale: float = SCALE, begin: int = sinks,
-               judge: str | int = "mean", judged: float = SCALE) -> Tensor:
-        return dense(text.q, *pooled(text, begin, group, judged, judge), reads, scale)
-
-    def from_zero(sinks_too: bool) -> Tensor:
-        reads = core_reads(sizes[0], 0, group, window)
-        groups = reads.shape[1] - sizes[0]
-        if sinks_too:
-            reads[:, groups : groups + sinks] = torch.ones(sizes[0], sizes[0]).tril()[:, :sinks]
-        return output(reads, begin=0)
-
-    scale = SCALE / text.k.shape[1]
-    return output(), lambda: {
-        **{slip: output(core_reads(*sizes, late)) for slip, late in LATE.items()},
-        "nothing is pooled":
-            dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
-        "tokens that a row reads in a core are still read raw":
-            output(core_reads(*sizes, twice=True)),
-        "a core is the plain mean of its group": output(judged=0.0),
-        "the judge's scores are not multiplied by scale": output(judged=1.0),
-        NO_SCALE: output(scale=1.0, judged=1.0),
-        "the scale is divided by the number of KV heads": output(scale=scale, judged=scale),
-        "the judge is the query of the first head only, not the mean of the KV head's query heads":
-            output(judge="first head"),
-        "each query head judges for itself and the weights are averaged: average the queries, then "
-        "one softmax": output(judge="softmaxes"),
-        "the queries of a KV head are added, not averaged, before they judge": output(judge="sum"),
-        "each row judges the groups with its own query": torch.cat(
-            [output(judge=row)[:, :, row : row + 1] for row in range(sizes[0])], dim=2),
-        "there are no sinks: groups begin at token 0": from_zero(False),
-        "groups begin at token 0, and not behind the sinks": from_zero(True)}
-
-
-def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
-    """Sinks, cores and window, chunk by chunk."""
-    for pair, sizes in zip(turned(draw, single, measure), [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
-                           strict=True):
-        drawn = (draw.randint(0, most) if draw.secret else 0 for most in (2, 1, 2))
-        sinks, group, window = (size + more for size, more in zip(sizes, drawn, strict=True))
-        entries = held if measure else None
-        compare_turns(answer, pair, {"sinks": sinks, "group": group, "window": window},
-                      cores_wanted, entries)
-
-
-# a8.5: bytes in closed form
-
-def predicted(answer: Answer, size: tuple[int, ...], entry: int, which: int,
-              wanted: int) -> None:
-    """Check one of the two numbers for (length, sinks, group, window)."""
-    with case(f"length {size[0]}, sinks {size[1]}, group {size[2]}, window {size[3]}, {entry} "
-              "bytes an entry"):
-        got = answer(*size, entry)
-        if not isinstance(got,
-                          (tuple, list)) or len(got) != 2 or not all(type(x) is int for x in got):
-            raise Mistake(f"the result is {describe(got)}, wanted two integers (after, peak): "
-                          "divide with //")
-        need_equal(got[which], wanted, ("the number of bytes at the end", "the peak")[which])
-
-
-def small(draw: Draw) -> list[tuple[int, ...]]:
-    """Return (length, sinks, group, window), small ones first."""
-    if not draw.secret:
-        return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
-                (29, 4, 6, 3), (40, 0, 5, 9)]
-    return draw.sizes(25, (0, 50), (0, 6), (1, 7), (1, 12))
-
-
-def bytes_small(answer: Answer, draw: Draw, which: int) -> None:
-    """At the end, or the peak, against counting."""
-    for size in small(draw):
-        counts = [held(tokens, *size[1:]) for tokens in range(size[0] + 1)]
-        predicted(answer, size, 96, which, 96 * (counts[-1], max(counts))[which])
-
-
-def bytes_large(answer: Answer, draw: Draw) -> None:
-    """A trillion tokens: each cycle holds one entry more, so the peak lies in the last one."""
-    for sizes in [(4, 16, 1024), (3, 17, 255), (0, 1000, 3)]:
-        length = draw.randint(10**11, 10**12)
-        peak = max(held(t, *sizes) for t in range(length - 2 * sizes[1], length + 1))
-        for which, entries in enumerate((held(length, *sizes), peak)):
-            predicted(answer, (length, *sizes), 524288, which, 524288 * entries)
-
-
-# a8.6: beam search
-
+# a8.5: beam search
 class Writer:
-    """A tiny model of one attention layer with a cache, for beam search; counts rows of calls."""
+    """A tiny model of one attention layer with a cache; it notes the rows of its calls."""
 
-    def __init__(self, draw: Draw, words: int, dim: int = 4) -> None:
-        self.tables = [2 * draw.normal(words, dim) for _ in range(4)]
+    def __init__(self, draw: Draw, words: int) -> None:
+        self.tables = [2 * draw.normal(words, 4) for _ in "qkvo"]
         self.rows: list[int] = []
 
-    def start(self) -> dict[str, Any]:
-        """Return the state of one row without tokens."""
-        return {"key": torch.zeros(1, 0, 4, dtype=torch.float64), "seen": 0,
-                "value": torch.zeros(1, 0, 4, dtype=torch.float64)}
-
-    def step(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
+    def __call__(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
         """Read a token for each row; return log-probabilities (rows, words) and the state."""
-        q, k, v, out = self.tables
-        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point() or len(
-                tokens) > 1000:
-            raise Mistake(f"step got {describe(tokens)} as tokens, wanted int64 of shape (rows,)")
-        if len(tokens) and (tokens.min() < 0 or tokens.max() >= len(q)):
-            raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted "
-                          "from 0")
-        state = need_state(state)
-        if set(state) != {"key", "value", "seen"}:
-            raise Mistake(f"step got a state with {', '.join(state) or 'nothing'}, wanted what the "
-                          "last call returned, with other rows: key, seen, value")
-        seen = state["seen"]
-        shape = (len(tokens), seen, 4)
-        for name in ("key", "value"):
-            need_tensor(state[name], shape, f"for {len(tokens)} new tokens and {seen} seen, "
-                                            f"{name!r} in the state")
-        self.rows.append(len(tokens))
-        key = torch.cat([state["key"], k[tokens.long()][:, None]], dim=1)
-        value = torch.cat([state["value"], v[tokens.long()][:, None]], dim=1)
-        weights = (key @ q[tokens.long()][..., None])[..., 0].softmax(-1)
-        scores = ((weights[:, None] @ value)[:, 0] @ out.T).log_softmax(-1)
-        return scores, {"key": key, "value": value, "seen": seen + 1}
-
-    def next_scores(self, text: Sequence[int]) -> Tensor:
-        """Return the log-probabilities (words,) of the token after a text, without a cache."""
-        q, k, v, out = self.tables
-        weights = (k[list(text)] @ q[text[-1]]).softmax(-1)
-        return (weights @ v[list(text)] @ out.T).log_softmax(-1)
-
-    def best(self, start: int, width: int, length: int) -> Tensor:
-        """Return the survivors of beam search, (width, length), reading every text anew."""
-        beams: list[tuple[float, list[int]]] = [(0.0, [start])]
-        for _ in range(length):
-            longer = [(total + score, [*text, word]) for total, text in beams
-                      for word, score in enumerate(self.next_scores(text).tolist())]
-            beams = sorted(longer, reverse=True)[:width]
-        return torch.tensor([text[1:] for _, text in beams])
-
-    def mistaken(self, start: int, width: int, length: int, moved: Collection[str],
-                 sums: bool) -> Tensor:
-        """Return what beam search finds if only some things move with their rows, or no sums."""
-        totals, tokens = torch.zeros(1, dtype=torch.float64), torch.tensor([start])
-        texts, state = torch.zeros(1, 0, dtype=torch.int64), self.start()
-        calls = len(self.rows)
-        for _ in range(length):
-            scores, state = self.step(state, tokens)
-            totals, chosen = (sums * totals[:, None] + scores).flatten().topk(width)
-            rows, tokens = chosen // scores.shape[1], chosen % scores.shape[1]
-            stay = torch.arange(width).clamp(max=len(scores) - 1)
-            texts = torch.cat([texts[rows if "texts" in moved else stay], tokens[:, None]], dim=1)
-            state |= {name: state[name][rows if name in moved else stay]
-                      for name in ("key", "value")}
-        del self.rows[calls:]
-        return texts
+        try:
+            q, k, v = (table[tokens.long()][:, None] for table in self.tables[:3])
+            key, value = torch.cat([state["key"], k], 1), torch.cat([state["value"], v], 1)
+            out = (q @ key.mT).softmax(-1) @ value @ self.tables[3].T
+            new = {"key": key, "value": value, "seen": state["seen"] + 1}
+            self.rows.append(len(tokens))
+            return out[:, 0].log_softmax(-1), new
+        except Exception as error:
+            raise Mistake(f"step got {describe(tokens)} as tokens and {describe(state)} as state, "
+                          "wanted int64 of shape (rows,) and the rows of what the last call "
+                          f"returned: {type(error).__name__}: {error}") from None
 
 
-def beams(draw: Draw) -> list[tuple[int, int, int]]:
-    """Return (words, width, length), small ones first."""
-    more = draw.sizes(8, (4, 9), (2, 4),
-                      (3, 9)) if draw.secret else [(5, 3, 4), (6, 4, 8), (7, 3, 9)]
-    return [(3, 1, 3), (3, 2, 3), *more]
+def search(step: Answer, state: dict[str, Any], start: int, width: int, length: int, *,
+           moved: tuple[str, ...] = ("texts", "key", "value"), sums: bool = True,
+           calls: int = 1, wide: bool = False, more: bool = False) -> Tensor:
+    """Return the survivors; the keywords are mistakes."""
+    totals, tokens = torch.zeros(1, dtype=torch.float64), torch.tensor([start])
+    texts = torch.zeros(1, 0, dtype=torch.int64)
+    if wide:
+        totals = torch.tensor([0.0] + [-torch.inf] * (width - 1), dtype=torch.float64)
+        tokens, texts = tokens.expand(width), texts.expand(width, 0)
+        state |= {name: state[name].expand(width, 0, 4) for name in ("key", "value")}
+    for _ in range(length):
+        scores, state = [step(state, tokens) for _ in range(calls)][-1]
+        totals, places = (sums * totals[:, None] + scores).flatten().topk(width)
+        rows, tokens = places // scores.shape[1], places % scores.shape[1]
+        stay = torch.arange(width).clamp(max=len(scores) - 1)
+        texts = torch.cat([texts[rows if "texts" in moved else stay], tokens[:, None]], dim=1)
+        state |= {name: state[name][rows if name in moved else stay] for name in ("key", "value")}
+    if more:
+        step(state, tokens)
+    return texts
 
 
-ALL = ("texts", "key", "value")
+def noted(answer: Answer) -> Answer:
+    """Return an answer that gives the rows of its calls, too."""
+    def find(writer: Writer, *args: Any) -> tuple[Any, list[int]]:
+        writer.rows.clear()
+        return answer(writer, *args), list(writer.rows)
+
+    return find
 
 
-# Each cause with what moves, and whether sums are kept.
-MISTAKES: tuple[tuple[str, list[tuple[Collection[str], bool]]], ...] = (
-    ("the rows of the cache, or of some of its tensors, stay where they are: row r of the state "
-     "must be the row of the text that survivor r continues",
-     [(("texts",), True), (("texts", "key"), True), (("texts", "value"), True)]),
-    ("the cache moves, but the texts so far stay where they are", [(("key", "value"), True)]),
-    ("neither the cache nor the texts so far move with their survivors", [((), True)]),
-    ("the sums are forgotten, and only the newest log-probability counts", [(ALL, False)]))
+def beams(draw: Draw, words: int, width: int, length: int) -> tuple[Any, ...]:
+    """Return the arguments of a beam search."""
+    none = torch.zeros(1, 0, 4, dtype=torch.float64)
+    return Writer(draw, words), {"key": none, "value": none, "seen": 0}, 0, width, length
 
 
-def need_survivors(got: Any, writer: Writer, width: int, length: int) -> None:
-    """Compare the survivors; what known mistakes give is computed only if they are wrong."""
-    wanted = writer.best(0, width, length)
-    try:
-        need_same(got, wanted, "the table of survivors")
-    except Mistake:
-        for cause, ways in MISTAKES:
-            for others in (writer.mistaken(0, width, length, *way) for way in ways):
-                if isinstance(got, Tensor) and torch.equal(got.long(), others):
-                    need_same(got, wanted, "the table of survivors", causes={cause: others})
-        raise
+BEAMS = examples(beams, (3, 1, 3), (3, 2, 3), (5, 3, 4), (6, 4, 8), (7, 3, 9),
+                 larger=((4, 9), (2, 4), (3, 9)))
 
 
-def beam_tokens(answer: Answer, draw: Draw) -> None:
-    """The survivors, in order."""
-    for words, width, length in beams(draw):
-        writer = Writer(draw, words)
-        with case(f"{words} words, width {width}, length {length}"):
-            need_survivors(answer(writer.step, writer.start(), 0, width, length), writer, width,
-                           length)
+# a8.6: eight bits
+def coded(q: Tensor, k: Tensor, scale: float, *, steps: int = 127, half: float = 0.5,
+          rounded: Callable[[Tensor], Tensor] = torch.round, safe: bool = True, one: bool = False,
+          length: Callable[[Tensor], Tensor] = lambda q: q.abs().sum(-1), zero: int = 0,
+          cast: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+    """Return codes, sizes and bounds; the keywords are mistakes."""
+    size = k.abs().amax(-1) / steps
+    size = size.amax(-1, keepdim=True).expand(size.shape) if one else size
+    codes = rounded(k / (torch.where(size > 0, size, 1.0) if safe else size)[..., None])
+    codes[k.abs().amax(-1) == 0] += zero
+    return codes.to(cast), size, scale * half * size * length(q)[..., None]
 
 
-def beam_calls(answer: Answer, draw: Draw) -> None:
-    """Right survivors from one call for each new token, of the rows that survive."""
-    for words, width, length in beams(draw):
-        writer = Writer(draw, words)
-        with case(f"{words} words, width {width}, length {length}"):
-            got = answer(writer.step, writer.start(), 0, width, length)
-            wanted = [1] + [width] * (length - 1)
-            if len(writer.rows) != length:
-                raise Mistake(f"step was called {many(len(writer.rows), 'time')}, wanted {length}: "
-                              "once for each new token. What the last token would be followed by "
-                              "is not asked for")
-            if writer.rows != wanted:
-                raise Mistake(f"the calls of step had {writer.rows} rows, wanted {wanted}: first "
-                              "the one row that there is, then the survivors and no others")
-            need_survivors(got, writer, width, length)
+def keys(draw: Draw, tokens: int) -> tuple[Any, ...]:
+    """Return queries, keys of several lengths, one of them zeros, and a scale."""
+    k = draw.normal(2, 3, tokens, 6) * 4.0 ** draw.integers(-2, 3, 2, 3, tokens, 1)
+    k[0, 1, tokens // 2] = 0.0
+    return draw.normal(2, 3, 6), k, SCALE
 
 
-# a8.7: eight bits
-
-
-Coded = tuple[str, Tensor, Tensor, Tensor, Tensor, Tensor]
-
-
-def quantised(answer: Answer, draw: Draw, dim: int, scale: float) -> list[Coded]:
-    """Return (name, q, k, codes, size, bound) for keys, one of them of zeros; sizes are right."""
-    examples = []
-    for tokens in (1, 3, 6 + draw.randint(0, 3)):
-        q = draw.normal(2, 2, dim)
-        k = draw.normal(2, 2, tokens, dim) * 10.0 ** draw.integers(-3, 3, 2, 2, tokens, 1)
-        if tokens > 1:
-            k[0, 1, 1] = 0.0
-        name = many(tokens, "token")
-        with case(name):
-            got = answer(q, k, scale)
-            need_items(got, 3, "(codes, size, bound)")
-            size, bound = need_tensor(got[1], k.shape[:3],
-                                      "size"), need_tensor(got[2], k.shape[:3], "bound")
-            for where, largest in entries_of(k.abs().amax(-1)):
-                if largest > 0 and abs(float(size[where]) - largest / 127) > 1e-6 * largest:
-                    raise Mistake(f"size{list(where)} is {float(size[where]):.6g}, wanted "
-                                  f"{largest / 127:.6g}: the largest absolute value of this key is "
-                                  f"{largest:.4g}, and its code is 127 or -127")
-        examples.append((name, q, k, got[0], size, bound))
-    return examples
-
-
-def entries_of(x: Tensor) -> list[tuple[tuple[int, ...], float]]:
-    """Return the entries of a tensor with their places."""
-    return [(tuple(where), x[tuple(where)].item())
-            for where in torch.ones_like(x).nonzero().tolist()]
-
-
-def codes_check(answer: Answer, draw: Draw) -> None:
-    """Every number is within half a size of what is decoded."""
-    for name, _, k, codes, size, _ in quantised(answer, draw, 6, SCALE):
-        with case(name):
-            codes = need_tensor(codes, k.shape, "codes", why="is it 0/0, for a key of zeros?")
-            if (codes != codes.round()).any() or codes.abs().max() > 127:
-                raise Mistake("codes are not whole numbers from -127 to 127: round to the nearest "
-                              "integer")
-            for where, largest in entries_of(k.abs().amax(-1)):
-                if largest == 0 and (size[where] != 0 or codes[where].any()):
-                    raise Mistake(f"size{list(where)} is {float(size[where]):.6g} and the codes "
-                                  f"are {codes[where].tolist()}, but the key is 0: its size and "
-                                  "its codes are 0")
-            off = (codes.double() * size[..., None].double() - k).abs().amax(-1)
-            for where, error in entries_of(off):
-                if error > 0.5001 * size[where]:
-                    sizes = error / max(1e-30, float(size[where]))
-                    raise Mistake(f"the decoded key {list(where)} is off by {sizes:.3g} sizes, "
-                                  "wanted 0.5 at most: round to the nearest integer")
-
-
-def bound_check(answer: Answer, draw: Draw) -> None:
-    """The bound is never broken, and reached by some key: against all corners."""
-    scale = draw.uniform(0.1, 3.0) if draw.secret else SCALE
-    for name, q, _, _, size, bound in quantised(answer, draw, 5, scale):
-        for where, most in entries_of(corners(q, size, scale)):
-            query = [round(x, 2) for x in q[where[:2]].tolist()]
-            with case(f"{name}, q {query}, size {float(size[where]):.3g}, scale {scale:.3g}"):
-                got = float(bound[where])
-                if got < most * (1 - 1e-6):
-                    raise Mistake(f"bound{list(where)} is {got:.4g}, but a key within half a size "
-                                  f"of the decoded one can have a score that is off by {most:.4g}")
-                if got > most * (1 + 1e-6):
-                    raise Mistake(f"bound{list(where)} is {got:.4g}, but no key within half a size "
-                                  "of the decoded one has a score that is off by more than "
-                                  f"{most:.4g}: the query is known")
-
-
+HAND = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first": [0, 5, 6],
+        "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4, "bytes": 192}
+KEYS = examples(keys, 1, 3, 6, larger=((1, 9),))
+STORED: dict[str, dict[str, Any]] = {
+    "what is stored is a view of something larger: copy it with clone()": {"view": True},
+    "positions are stored as int64": {"positions": True}}
 ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact",
                         ("08", "03"), (
-    CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3,
-         (Property("the numbers of the example", 2, by_hand),)),
-    CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4,
-               properties("full cache", full_check, (1, 1, 1))),
-    CourseTask("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, properties(
-        "StreamingLLM", streaming_check, (1, 1, 1),
-        Property("StreamingLLM: no sinks, or no recent tokens", 1,
-                 partial(streaming_check, single=True, sizes=EDGES)))),
-    CourseTask("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5,
-               properties("cores", cores_check, (2, 1, 2))),
-    CourseTask("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
-        Property("the bytes at the end equal counting", 1, partial(bytes_small, which=0)),
-        Property("the peak equals counting", 1, partial(bytes_small, which=1)),
-        Property("exact for a trillion tokens", 1, bytes_large, hidden=True))),
-    CourseTask("a8.6", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
-        Property("every survivor continues its own text", 2, beam_tokens),
-        Property("one call for each token, of the survivors only", 1, beam_calls))),
-    CourseTask("a8.7", "int8_keys", "Keys in eight bits", 15, 3, 3, (
-        Property("codes are the nearest ones", 1, codes_check),
-        Property("the bound holds and is reached", 1, bound_check))),
+    CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3, (
+        Property("the numbers of the example", 2, by_hand(HAND), wrong={
+            "not right yet: row 6": lambda: HAND | {"row 6": [0, 5, 6]},
+            "not right yet: held, first row with a loss":
+                lambda: HAND | {"held": [0, 4, 5, 6], "first row with a loss": 3},
+            "not right yet: bytes": lambda: HAND | {"bytes": 96}}),)),
+    CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, steps(
+        "full cache", (1, 1, 2),
+        examples(FULL, (1, 1, 2, 1, 4), (2, 1, 3, 1, 9), (1, 2, 2, 1, 20), larger=(
+            *LARGER, *SINGLE), count=2),
+        examples(FULL, (1, 1, 2, 2, 6), (2, 1, 3, 5, 13), (1, 2, 2, 7, 18), larger=(
+            *LARGER, *CHUNKS), count=2),
+        mistakes(step, {
+            "query head h reads KV head h mod Hk, instead of h // (H / Hk)": {"tiled": True},
+            "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
+            "the scale is divided by the number of KV heads": {"factor": lambda heads: 1 / heads},
+            "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of "
+            "the cache": {"top_left": True},
+            "the cache is not read, only the chunk": {"past": False}}) | {
+            "wanted only tensors and Python integers": lambda state, *args: (
+                step(state, *args)[0], step(state, *args)[1] | {"shape": [1, 2]})},
+        mistakes(step, {"every row reads its whole chunk, later tokens too": {"later": True}}),
+        mistakes(step, STORED | {
+            "keys are stored for every query head, not once for each KV head":
+                {"repeated": True}}) | {
+            "the text is kept outside of the state, which is zeros": Elsewhere()}),
+        drive=in_turns),
+    CourseTask("a8.3", "cores_step", "Sinks, cores and a window", 55, 5, 5, steps(
+        "cores", (2, 2, 3),
+        examples(text, (1, 1, 2, 1, 8, 1, 2, 2), (2, 1, 3, 1, 12, 0, 3, 1),
+                 (1, 2, 2, 1, 24, 3, 4, 6), larger=(*LARGER, *SINGLE, *SIZES), count=2),
+        examples(text, (1, 1, 2, 2, 8, 1, 2, 2), (2, 1, 3, 5, 14, 0, 3, 1),
+                 (1, 2, 2, 7, 24, 3, 4, 6), larger=(*LARGER, *CHUNKS, *SIZES), count=2),
+        mistakes(step, {
+            "cores appear one row early": {"cores": lambda row, *size: cores_of(row + 1, *size)},
+            "cores appear one row late": {"cores": lambda row, *size: cores_of(row - 1, *size)},
+            "the window is forgotten: a core is read as soon as its group is complete":
+                {"cores": lambda row, sinks, group, window: cores_of(row, sinks, group, 0)},
+            "tokens that a row reads in a core are still read raw":
+                {"twice": True, "keep": lambda start, stop: -1},
+            "a core is the plain mean of its group": {"judge": lambda x: 0 * x[:, :, :1]},
+            "the judge's scores are not multiplied by scale":
+                {"judge": lambda x: x.mean(2, keepdim=True) / SCALE},
+            "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
+            "the scale is divided by the number of KV heads": {"factor": lambda heads: 1 / heads},
+            "the judge is the query of the first head only, not the mean of the KV head's query "
+            "heads": {"judge": lambda x: x[:, :, :1]},
+            "each query head judges for itself and the weights are averaged: average the queries, "
+            "then one softmax": {"judge": lambda x: x},
+            "the queries of a KV head are added, not averaged, before they judge":
+                {"judge": lambda x: x.sum(2, keepdim=True)},
+            "groups begin at token 0, and not behind the sinks": {"begin": 0}}) | {
+            "nothing is pooled": lambda *args: step(*args[:5]),
+            "there are no sinks: groups begin at token 0":
+                lambda state, q, k, v, scale, sinks, group, window: step(
+                    state, q, k, v, scale, 0, group, window)},
+        mistakes(step, {
+            "the last query of the chunk judges all groups that end in it": {"own": False},
+            "all rows of a chunk read what its first row reads":
+                {"of": lambda row, start, stop: start},
+            "all rows of a chunk read what its last row reads":
+                {"of": lambda row, start, stop: stop - 1},
+            "a row reads the later tokens of its chunk": {"later": True}}),
+        mistakes(step, STORED | {
+            "raw tokens are never dropped": {"keep": lambda start, stop: -1},
+            "what the last row has read stays, and not only what the next one reads":
+                {"keep": lambda start, stop: stop - 1},
+            "a whole chunk stays until the next step": {"keep": lambda start, stop: start},
+            "an empty slice is not copied, and keeps its whole tensor": {"clone": False}}) | {
+            "the text is kept outside of the state, which is zeros": Elsewhere()}),
+        drive=in_turns),
+    CourseTask("a8.4", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
+        replace(part("the bytes at the end equal counting", by_steps, SMALL, slice(0, 1),
+                     "the number of bytes at the end", wrong=mistakes(bytes_of, {
+            "a core counts only when the next row reads it": {"ready": False},
+            "what the last row has read is counted, not what the next one reads": {"late": 1},
+            "the sinks are counted as members of the groups": {"begin": False}})), right=bytes_of),
+        part("the peak equals counting", by_steps, SMALL, slice(1, 2), "the peak",
+             wrong=mistakes(bytes_of, {
+            "the peak is taken to be the end": {"cycle": False},
+            "the smallest number of the last cycle is taken": {"most": min}})),
+        part("exact for a trillion tokens", bytes_of, examples(
+            partial(sized, entry=999_983), (10**9, 4, 16, 1024), larger=(
+                (10**11, 10**12), (0, 6), (5, 40), (90, 1100))), slice(0, 2),
+             "the number of bytes at the end", "the peak", hidden=True, wrong=mistakes(bytes_of, {
+            "a float is computed on the way: divide with //": {"single": True}})))),
+    CourseTask("a8.5", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
+        part("every survivor continues its own text", noted(search), BEAMS, slice(0, 1),
+             "the table of survivors", points=2, wrong=mistakes(search, {
+            "the rows of the cache stay where they are: row r of the state must be the row of the "
+            "text that survivor r continues": {"moved": ("texts",)},
+            "only the keys move with their row": {"moved": ("texts", "key")},
+            "only the values move with their row": {"moved": ("texts", "value")},
+            "the cache moves, but the texts so far stay where they are":
+                {"moved": ("key", "value")},
+            "neither the cache nor the texts so far move with their survivors": {"moved": ()},
+            "the sums are forgotten, and only the newest log-probability counts":
+                {"sums": False}})),
+        part("one call for each token, of the survivors only", noted(search), BEAMS, slice(0, 2),
+             "the table of survivors", "the list of the rows of all calls", wrong=mistakes(search, {
+            "step is called twice for each new token": {"calls": 2},
+            "the first call has all rows; there is only one text then": {"wide": True},
+            "the last tokens are read too; what would follow them is not asked for":
+                {"more": True}}))), drive=noted),
+    CourseTask("a8.6", "int8_keys", "Keys in eight bits", 15, 3, 3, (
+        part("codes are the nearest ones", coded, KEYS, slice(0, 2), "codes", "size", points=2,
+             tolerance=1e-6, wrong=mistakes(coded, {
+            "codes are cut off, not rounded": {"rounded": torch.trunc},
+            "codes are rounded down": {"rounded": torch.floor},
+            "codes are not rounded": {"rounded": lambda x: x},
+            "the largest value has the code 128; it has 127": {"steps": 128},
+            "all tokens of a head share one size": {"one": True},
+            "is it 0/0": {"safe": False},
+            "wanted floats": {"cast": torch.int8},
+            "the codes of a key of zeros are not 0": {"zero": 1}})),
+        part("the bound holds and is reached", coded, KEYS, slice(1, 3), "size", "bound",
+             tolerance=1e-6, wrong=mistakes(coded, {
+            "an error of a whole size is allowed; it is half a size": {"half": 1.0},
+            "the length of the query is taken: each number's error has the worst sign, so its "
+            "absolute values are summed": {"length": lambda q: q.norm(dim=-1)},
+            "the absolute value of the sum is taken, not the sum of the absolute values":
+                {"length": lambda q: q.sum(-1).abs()}})))),
 ))

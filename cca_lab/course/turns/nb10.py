@@ -185,7 +185,7 @@ TURNS: tuple[CourseTask, ...] = (
                 by_event(lambda row, rho: not sparse(row, rho)),
             "only the first token is looked at; any token may be over the bar":
                 by_event(lambda row, rho: len(row) * rho * row[0] > sum(row))}),)),
-    CourseTask("10.4", "counterexample", "A row that refutes Theorem 1", 8, 3, 5, (
+    CourseTask("10.4", "counterexample", "A search against Theorem 1", 8, 3, 5, (
         Property("refutes Eq. 8", 1, refutes, wrong={
             "the search found nothing": lambda: None,
             "wanted a row X, rho and x": lambda: 1,

@@ -1,32 +1,25 @@
 """What the reader writes in notebook 12; rows and tokens count from 0, layers from 1."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cca_lab.course.compare import describe
-from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.exercise import equals, holds, mistakes
 from cca_lab.course.tasks import CourseTask, Draw, Mistake
 from cca_lab.theory import base_two
+from cca_lab.theory.reachability.depth import layers_needed
 
 # 12.2: layers until a token is inside a row
 Reach = list[list[bool]]
 
 
-def layers_until(reach: Reach, row: int, token: int, *, keeps: bool = True) -> int:
-    """Count layers by boolean matrices: what is inside every row, layer after layer."""
-    length = len(reach)
-    eye = torch.eye(length, dtype=torch.bool)
-    step, inside = torch.tensor(reach) | eye, eye.float()
-    for layers in range(1, length + 1):
-        inside = (step.float() @ inside > 0).float()
-        if inside[row, token]:
-            return 0 if not keeps and row == token and not reach[row][row] else layers
-    return 0
+def layers_until(reach: Reach, row: int, token: int) -> int:
+    """Return what the package's matrix of layers says."""
+    return int(layers_needed(torch.tensor(reach))[row, token])
 
 
 def exchanged(reach: Reach, row: int, token: int) -> int:
@@ -48,70 +41,6 @@ def pairs(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for row in range(len(reach)):
             for token in range(len(reach)):
                 yield f"{what}, row {row}, token {token}", (reach, row, token)
-
-
-# 12.5: a detector of leaks
-Attend = Callable[[Tensor], Tensor]
-
-
-def mean(text: Tensor) -> Tensor:
-    """Return the mean of the past."""
-    return text.cumsum(0) / torch.arange(1, len(text) + 1)[:, None]
-
-
-def attention(text: Tensor) -> Tensor:
-    """Return causal attention."""
-    past = torch.ones(len(text), len(text), dtype=torch.bool).tril()
-    return (text @ text.T).masked_fill(~past, float("-inf")).softmax(1) @ text
-
-
-def in_pairs(text: Tensor) -> Tensor:
-    """Return the mean of each pair: both tokens of a pair read each other."""
-    whole = len(text) // 2 * 2
-    return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0),
-                      text[whole:]])
-
-
-def after_softmax(text: Tensor) -> Tensor:
-    """Return attention whose mask comes too late: later tokens stand in every normaliser."""
-    return (text @ text.T).softmax(1).tril() @ text
-
-
-def largest(text: Tensor) -> Tensor:
-    """Rows after the second read a token chosen from the text; only the choice looks ahead."""
-    start = text[:2].sum(1).argmax() if text[2:, 0].sum() > 0 else text[:2].sum(1).argmin()
-    return mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
-
-
-FORMS: dict[str, Attend] = {
-    "the mean of the past": mean, "causal attention": attention,
-    "the mean of each pair of tokens": in_pairs, "a mask after the softmax": after_softmax,
-    "the first row reads the third token":
-        lambda text: mean(text) + text[2] * (torch.arange(len(text)) == 0)[:, None],
-    "a choice that later tokens make": largest,
-    "a mean with 1e-9 of all tokens": lambda text: mean(text) + 1e-9 * text.sum(0)}
-
-
-def form(draw: Draw, mechanism: str) -> tuple[Any, ...]:
-    """Return a mechanism, a text, and another one."""
-    text = draw.normal(7, 3)
-    text[:, 0] = -text[:, 0].abs()
-    return FORMS[mechanism], text, text[:1].abs() + draw.normal(7, 3, scale=2.0).abs()
-
-
-def replaced(text: Tensor, other: Tensor, t: int) -> Tensor:
-    """Return the text with all tokens from t on those of the other."""
-    return torch.cat([text[:t], other[t:]])
-
-
-def reads_future(attend: Attend, text: Tensor, other: Tensor, *,
-                 places: Callable[[int], list[int]] = lambda length: list(range(1, length)),
-                 equal: Callable[[Tensor, Tensor], bool] = torch.equal,
-                 rows: Callable[[int], slice] = slice,
-                 edit: Callable[[Tensor, Tensor, int], Tensor] = replaced) -> bool:
-    """Return whether a row changes when later tokens do; the keywords are mistakes."""
-    return any(not equal(attend(edit(text, other, t))[rows(t)], attend(text)[rows(t)])
-               for t in places(len(text)))
 
 
 # 12.6: a change of values that one attention sees and another does not
@@ -166,27 +95,15 @@ def look(got: Any, kept: Row, full: Row) -> None:
 
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
-        equals("equal to products of matrices", layers_until, pairs, "the number of layers",
-               wrong=mistakes(layers_until, {"a row does not keep its own input":
-                                             {"keeps": False}}) | {
+        equals("equal to products of matrices", layers_until, pairs, "the number of layers", wrong={
+            "a row does not keep its own input": lambda reach, i, t: (
+                0 if i == t and not reach[i][t] else layers_until(reach, i, t)),
             "row and token are exchanged: reach[i][t] says that row i reads token t": exchanged,
             "only one layer is looked at": lambda reach, i, t: int(reach[i][t]),
             "the rows in between are counted, not the layers: a token that is read at once takes "
             "one layer": lambda reach, i, t: max(0, layers_until(reach, i, t) - 1),
             "a row's own input takes no layer; after one layer it is inside":
                 lambda reach, i, t: layers_until(reach, i, t) * (i != t)}),)),
-    CourseTask("12.5", "reads_future", "A detector of leaks", 8, 3, 5, (
-        equals("finds the leaks, and accuses no causal mechanism", reads_future,
-               examples(form, *FORMS), "the result", wrong=mistakes(reads_future, {
-            "rows that are themselves replaced are compared; they may change":
-                {"rows": lambda t: slice(None)},
-            "only the last token is replaced; the future may begin at every token":
-                {"places": lambda length: [length - 1]},
-            "small changes are tolerated; one that is small and real is a leak: compare with "
-            "torch.equal": {"equal": lambda a, b: torch.allclose(a, b, atol=1e-6)},
-            "the edit is tiny; a choice that later tokens make shows in a large one only":
-                {"edit": lambda text, other, t: text + 1e-6 * (
-                    torch.arange(len(text)) == t)[:, None]}})),)),
     CourseTask("12.6", "unseen_change", "A change that one row sees and another does not",
                8, 3, 5, (
         holds("the smallest one, or none", look, two_rows, wrong={

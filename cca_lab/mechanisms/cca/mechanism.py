@@ -32,9 +32,14 @@ Differs from the paper:
   * The paper does not discuss grouped-query attention. By default there is one core per KV head,
     with phi from the mean of its query heads' logits. `per_query_head=True`: one core per query
     head, as in the public code.
+  * `proportional=True` adds ln g to the score of a core: a core is one column of the softmax in the
+    place of g tokens, and where their scores are equal the core then has their g shares (Bolya et
+    al., "Token Merging", ICLR 2023). The paper does not do this; False is the default.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self, Unpack
 
@@ -126,11 +131,13 @@ class CCA(Grouped):
             The paper has none; 4 help with trained models.
         per_query_head: make one core for each query head instead of one for each KV head.
         pooling: "softmax" (Eq. 2), or the ablations "mean" and "max" (elementwise, Table 7).
+        proportional: add ln g to the score of each core. Differs from the paper, which does not.
         backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
     per_query_head: bool = False
     pooling: str = "softmax"
+    proportional: bool = False
 
     name: ClassVar[str] = "cca"
     title: ClassVar[str] = "CCA-Attention"
@@ -174,12 +181,21 @@ class CCA(Grouped):
                     # (sinks + j + raw tokens, D)
                     row_keys = torch.cat([keys[sinks], core_keys[:j], keys[raw]])
                     row_values = torch.cat([values[sinks], core_values[:j], values[raw]])
-                    weights = torch.softmax(scale * (row_keys @ q[b, h, i]), dim=0)
-                    out[b, h, i] = weights @ row_values         # line 12
+                    scores = scale * (row_keys @ q[b, h, i])
+                    scores[sinks.stop : sinks.stop + j] += self.bias  # 0 in the paper
+                    out[b, h, i] = torch.softmax(scores, dim=0) @ row_values  # line 12
         return out
 
+    @property
+    def bias(self) -> float:
+        """What is added to the score of a core: ln g or nothing."""
+        return math.log(self.group) if self.proportional else 0.0
+
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: C cores that some row sees, then the L raw tokens, where they lie."""
+        """Return one part: C cores that some row sees, then the L raw tokens, where they lie.
+
+        With a bias they are two parts, the raw tokens first.
+        """
         length, heads = q.shape[2], q.shape[1]
         count = core_count(behind_sinks(length, self.sinks), self.group, self.window)
         rotation = call.rotation and at(call.rotation, slice(self.sinks, None))
@@ -191,9 +207,10 @@ class CCA(Grouped):
                                          scale=call.scale, rotation=rotation, backend=backend)
         raw_k, raw_v = (expand_heads(x, heads) for x in (k, v)) if self.per_query_head else (k, v)
         visible = intervals(length, self.group, self.window, q.device, self.sinks)
-        return [Columns(q, behind(core_k, raw_k), behind(core_v, raw_v), visible,
-                        partial(self.pooling_weights, q, k, call.scale),
-                        reach=partial(self.pooling_weights, q, k, 0.0))]
+        columns = Columns(q, behind(core_k, raw_k), behind(core_v, raw_v), visible,
+                          partial(self.pooling_weights, q, k, call.scale),
+                          reach=partial(self.pooling_weights, q, k, 0.0))
+        return with_bias(columns, self.bias) if self.bias and count else [columns]
 
     def pooling_weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
         """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens."""
@@ -217,6 +234,27 @@ class CCA(Grouped):
             raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values "
                              "is no weighted mean, so no effective matrix exists")
         return super().effective(q, k, v, **keywords)
+
+
+def with_bias(columns: Columns, bias: float) -> list[Columns]:
+    """Return the raw tokens and the cores of columns [cores ; raw] as two sets, these with a bias.
+
+    A bias that is the same for all columns of a set changes their log-sum-exp alone, so that every
+    backend can have one.
+    """
+    (core_k, raw_k), (core_v, raw_v) = columns.keys, columns.values
+    seen, count = columns.visible, core_k.shape[2]
+    first = int((seen[0, 0, :, 0, 1] == 0).sum())  # the rows before it see no core
+    pooling, reach = (function and partial(_of_cores, function, count)
+                      for function in (columns.pooling, columns.reach))
+    return [replace(columns, keys=raw_k, values=raw_v, visible=seen[..., 1:, :] - count,
+                    pooling=None, reach=None),
+            Columns(columns.q[:, :, first:], core_k, core_v, seen[..., first:, :1, :], pooling,
+                    first, reach, bias)]
+
+
+def _of_cores(pooling: Callable[[], Tensor], count: int) -> Tensor:
+    return pooling()[:, :, :count]
 
 
 def without_sinks(x: Tensor, sinks: int) -> Tensor:

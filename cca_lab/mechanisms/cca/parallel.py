@@ -230,7 +230,12 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
 
 
 def refuse_sinks(mechanism: CCA) -> None:
-    """Raise ValueError for sinks: the plan of what travels has groups from token 0 on."""
+    """Raise ValueError for sinks: the plan of what travels has groups from token 0 on.
+
+    And for a bias on the scores of cores, which is not passed on.
+    """
+    if mechanism.proportional:
+        raise ValueError("proportional: got True, wanted False over several processes")
     if mechanism.sinks:
         raise ValueError(f"sinks: got {mechanism.sinks}, wanted 0 over several processes; no "
                          "process sends the others its sinks, so take them out or use one process")

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from cca_lab.models.recipe import FinetuneConfig, Strategy
-from cca_lab.studies.convergence import Difference, paired
 from cca_lab.studies.evaluate import KINDS
 from cca_lab.studies.study import label
 from cca_lab.studies.trials import Trial
@@ -21,6 +20,7 @@ VERDICTS = (AGREES, DISAGREES, UNSEEN, ONE_SEED)
 RECIPES = {"short": 100, "long": 300, "plain": 300}  # optimizer steps
 STUDIES = {"short": "reproduce", "long": "recovery", "plain": "reproduce-plain"}
 QUICK_STEPS = 30
+CONFIDENCE = 0.95
 ROWS: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("artefacts.toml").read_text(encoding="utf-8"))
 
@@ -168,6 +168,34 @@ class Measured:
     read: Callable[[dict], Found]  # gives what came out, from the file's content
     verdict: str
     why: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference: mean over seeds and half-width of its 95 % interval (Student's t)."""
+
+    value: float
+    error: float
+
+    @property
+    def verdict(self) -> str:
+        """Return "lower", "higher" or, if the interval contains 0, "no difference seen"."""
+        if abs(self.value) <= self.error:
+            return "no difference seen"
+        return "lower" if self.value < 0 else "higher"
+
+
+def paired(arm: np.ndarray, reference: np.ndarray) -> Difference:
+    """Compare two conditions, losses (seeds,) each, paired by seed; ValueError below two seeds."""
+    from scipy import stats
+
+    differences = np.asarray(arm) - np.asarray(reference)
+    if len(differences) < 2:
+        raise ValueError(
+            f"seeds: got {len(differences)}, wanted 2 or more; one run shows no spread")
+    spread = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    return Difference(float(differences.mean()),
+                      float(stats.t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1)) * spread)
 
 
 def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Difference | None:

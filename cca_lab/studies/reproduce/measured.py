@@ -18,13 +18,12 @@ from cca_lab.mechanisms import CCA, DGA, Full, Mechanism
 from cca_lab.options import Count
 from cca_lab.reporting import command_line, device, machine
 from cca_lab.studies.benchmarks import timing
-from cca_lab.studies.reproduce.artefact import AGREES, DISAGREES, ROWS, UNSEEN, Found, Measured
+from cca_lab.studies.reproduce.artefact import AGREES, DISAGREES, ROWS, Found, Measured
 from cca_lab.studies.study import cell, markdown, result_file
 
 FORWARD = {"pass": "forward", "window": 256, "implementation": "native"}
 LAYER = {"heads": 8, "head_dim": 64}
 RHO = "0.02"
-NOISE = {"site": "logits", "sigma": 1.0, "steps": 30}
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,11 @@ def rows_of(rows: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> lis
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def found(data: Mapping[str, Any], numbers: Mapping[str, str], agrees: bool | str,
-          seeds: int = 0) -> Found:
+def found(data: Mapping[str, Any], numbers: Mapping[str, str], agrees: bool) -> Found:
     """Return what came out on the machine of a measurement."""
     machine = data.get("machine", {})
     where = str(machine.get("gpu") or machine.get("cpu") or data["device"])
-    verdict = agrees if isinstance(agrees, str) else AGREES if agrees else DISAGREES
-    return Found(numbers, verdict, seeds, where)
+    return Found(numbers, AGREES if agrees else DISAGREES, 0, where)
 
 
 def by_length(data: Mapping[str, Any], ratios: Mapping[int, float], agrees: bool) -> Found:
@@ -105,24 +102,6 @@ def throughput(data: dict[str, Any]) -> Found:
                  ratios[max(ratios)] > 1)
 
 
-def convergence(data: dict[str, Any]) -> Found:
-    """The held-out loss of DGA minus full attention after equal steps; the claim is a lower one."""
-    row = data["rows"]["DGA"]
-    last = row["minus_full"][-1]
-    return found(data, {"DGA - full": f"{last['value']:+.3f} +- {last['error']:.3f} nats"},
-                 {"lower": AGREES, "higher": DISAGREES}.get(row["verdict"], UNSEEN), data["seeds"])
-
-
-def noise(data: dict[str, Any]) -> Found:
-    """KL between the outputs without and with noise on logits; the claim is that DGA's is less."""
-    by_name = {row["attention"]: row["kl"] for row in rows_of(data["rows"], NOISE)}
-    full, dga = by_name["full attention"], by_name["DGA"]
-    verdict = (AGREES if dga["high"] < full["low"] else
-               DISAGREES if dga["low"] > full["high"] else UNSEEN)
-    return found(data, {name: f"{kl['value']:.2f} [{kl['low']:.2f}, {kl['high']:.2f}]"
-                        for name, kl in by_name.items()}, verdict, data["noise_seeds"])
-
-
 def sparse(data: dict[str, Any]) -> Found:
     """P_sparse(L, 0.02) averaged over heads, at several lengths; the claim is a rise."""
     mean = np.mean([head["p_sparse"][RHO] for head in data["heads"]], axis=0)
@@ -132,7 +111,7 @@ def sparse(data: dict[str, Any]) -> Found:
 
 
 READ = {read.__name__: read for read in (prefill, memory, token_latency, sliding_latency,
-                                         throughput, convergence, noise, sparse)}
+                                         throughput, sparse)}
 MEASURED = tuple(Measured(name, **{**row, "read": READ[row["read"]]})
                  for name, row in ROWS["measured"].items())
 OUT_OF_REACH = tuple(OutOfReach(name, **row) for name, row in ROWS["out-of-reach"].items())

@@ -5,31 +5,12 @@ from pathlib import Path
 
 from cca_lab.files import repository, results_folder
 from cca_lab.reporting import write_figure
-from cca_lab.studies.mqar import figure_of, lines
 from cca_lab.studies.reproduce.artefact import VERDICTS, Artefact, Found, Measured
 from cca_lab.studies.reproduce.measured import LATENCY, MEASURED, OUT_OF_REACH
 from cca_lab.studies.reproduce.trained import TRAINED, points
-from cca_lab.studies.study import continued
 from cca_lab.views.figures.training import frontier
 
 PAGE, FRONTIER = "docs/results/reproduction.md", "docs/results/frontier.png"
-RECALL, RECALL_FIGURE = "mqar-64-4.json", "docs/results/mqar.png"
-RECALL_TEXT = """
-## A public benchmark: multi-query associative recall
-
-Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value stand at the beginning
-of {length} tokens, and the value of each key is asked for once. Most questions come soon after the
-pairs, so a window alone answers many of them. A GPT-2 without MLPs (two layers, width {width}) is
-trained from scratch with each mechanism until it answers {solved:.0%} or {steps} steps are over
-(`cca-lab study mqar`). Published: full attention answers at least {published:.0%}.
-
-![Queries answered against memory, for each mechanism](mqar.png)
-
-*State* is what a decoder keeps for one text, at its largest. Plain means over groups of two answer
-{mean:.0f} %; CCA's weighted pooling of the same groups, trained from scratch, answers {cca:.0f} %.
-A model that can attend already does learn to answer with CCA ([Recovery](recovery.md)). Each point
-is one seed.
-"""
 PAPERS = ("CCA", "DGA", "LoCoCo", "all three")
 HEAD = """# The papers' tables and figures, re-enacted
 
@@ -85,24 +66,11 @@ def page(folder: Path) -> str:
                        for artefact, measured in rows),
                      "\n<details><summary>Numbers and reasons</summary>\n",
                      *(_details(*row) for row in rows), "\n</details>"]
-    text += [recall(folder), "## Out of reach\n", "| artefact | claim | what it would take |",
+    text += ["\n## Out of reach\n", "| artefact | claim | what it would take |",
              "| --- | --- | --- |",
              *(f"| {each.paper}, {each.place} | {each.claim} | {each.why} |"
                for each in OUT_OF_REACH)]
     return "\n".join(text) + "\n"
-
-
-def recall(folder: Path) -> str:
-    """Return the section on associative recall; empty if the folder holds no such result."""
-    result = continued(folder / RECALL, {})
-    if result is None:
-        return ""
-    percent = {line.options: 100 * line.mean for line in lines(result)}
-    mean, cca = (percent[f"{name} group=2 window=1"] for name in ("mean_pooling", "cca"))
-    recipe = result["recipe"]
-    return RECALL_TEXT.format(**result["task"], width=recipe["width"], solved=recipe["solved"],
-                              steps=recipe["steps"], mean=mean, cca=cca,
-                              published=result["published"]["accuracy"])
 
 
 def _details(artefact: Artefact | Measured, found: Found) -> str:
@@ -124,6 +92,4 @@ def write() -> Path:
     curves, full = points(results_folder())
     write_figure(repository() / FRONTIER,
                  frontier(curves, full, "keys and values of the model, KiB"))
-    if (found := continued(results_folder() / RECALL, {})) is not None:
-        write_figure(repository() / RECALL_FIGURE, figure_of(found))
     return path

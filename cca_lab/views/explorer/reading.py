@@ -222,7 +222,8 @@ def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) 
     else:
         several = ((near.pooling() != 0).sum(-1) > 1).flatten(0, 1).any(0)
         names = ["core" if pooled else "raw" for pooled in several.tolist()]
-    return names + ["sink"] * sum(columns.count for columns in far)
+    return names + ["sink" if columns.pooling is None else "core"
+                    for columns in far for _ in range(columns.count)]
 
 
 def _divided(mechanism: DGA, focal: Tensor, count: int) -> list[str]:

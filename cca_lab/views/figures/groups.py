@@ -167,35 +167,3 @@ def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
                  aspect="equal")
         axes.locator_params(nbins=4)
     return figure
-
-
-@styled
-def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
-                   x: Sequence[float], *, xlabel: str, ylabel: str,
-                   logarithmic: bool = False) -> Figure:
-    """Draw values with their intervals, one panel per title; a name has one colour in all.
-
-    By title and name n triples (value, low, high); on linear axes a line marks zero.
-    """
-    figure, row = plt.subplots(1, len(panels), figsize=(3.1 * len(panels) + 1.8, 3.3),
-                               squeeze=False, sharey=True)
-    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    colours, handles = dict(coloured(names)), {}
-    for axes, (title, lines) in zip(row[0], panels.items(), strict=True):
-        for name, triples in lines.items():
-            value, low, high = np.array(triples, dtype=float).T
-            (handles[name],) = axes.plot(x, value, color=colours[name], linewidth=1.8, marker="o",
-                                         markersize=4)
-            axes.fill_between(x, low, high, color=colours[name], alpha=0.18, linewidth=0)
-        if logarithmic:
-            axes.set(xscale="log", yscale="log")
-            axes.set_xticks(x, [f"{value:g}" for value in x])
-            axes.minorticks_off()
-            axes.yaxis.set_major_formatter("{x:g}")
-        else:
-            axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set(xlabel=xlabel, title=title)
-        grid(axes)
-    row[0, 0].set_ylabel(ylabel)
-    legend_beside(row[0, -1], [handles[name] for name in names], names)
-    return figure

@@ -237,3 +237,12 @@ def test_a_maximum_has_no_effective_matrix():
 def test_a_window_of_everything_needs_no_core():
     assert groups.intervals(5, 2, 5).tolist() == [[[[[0, 0], [0, i + 1]] for i in range(5)]]]
     assert groups.pairs(5, 2, 5) == full.pairs(5)
+
+
+@pytest.mark.parametrize("sinks", [0, 2])
+def test_where_all_scores_are_equal_proportional_cores_are_full_attention(sinks):
+    q, k, v = bench.inputs(17)
+    for proportional in (False, True):
+        cca = CCA(group=3, window=4, sinks=sinks, proportional=proportional)
+        same = torch.allclose(cca.attention(0 * q, k, v), full.loops(0 * q, k, v), atol=1e-12)
+        assert same == proportional

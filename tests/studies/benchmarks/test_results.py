@@ -1,8 +1,6 @@
-"""What the benchmarks write and print; their quick help; the tables of the committed files."""
+"""What the benchmarks write and print; the tables of the committed files."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -11,27 +9,6 @@ from cca_lab.studies import study
 from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, results
 
 PAGES = repository() / "docs" / "results"
-HELP = """
-import sys
-from importlib import import_module
-from cca_lab.options import parsed
-from cca_lab.studies.registry import STUDIES
-for name in ("attention", "decode", "model", "peers", "gpu", "kernels"):
-    module, _, kind = STUDIES[name][0].partition(":")
-    try:
-        parsed(getattr(import_module(module), kind), ["--help"], f"cca-lab study {name}")
-    except SystemExit:
-        pass
-print([name for name in ("transformers", "seaborn", "torch._inductor", "pandas", "triton")
-       if name in sys.modules])
-"""
-
-
-def test_help_imports_nothing_that_takes_seconds():
-    run = subprocess.run([sys.executable, "-c", HELP], cwd=repository(), capture_output=True,
-                         text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "[]"
-    assert run.stdout.count("JSON file to write") == 6
 
 
 def test_a_result_is_written_when_all_is_measured(tmp_path):

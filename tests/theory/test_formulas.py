@@ -1,0 +1,355 @@
+"""The labelled formulas of docs/claims, and those of the ledger, are what the code checks.
+
+Each is turned into Python and evaluated: it must be the function that a claim's check judges, or
+hold in the cases of that check and be attained in some. A changed formula must be noticed.
+"""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from cca_lab.mechanisms import indices
+from cca_lab.mechanisms.cca import groups
+from cca_lab.theory import cores, ledger
+from cca_lab.theory.causality import lococo, masks
+from cca_lab.theory.compression import convolution, memory
+from cca_lab.theory.conditioning import spectrum
+from cca_lab.theory.cost import dga
+from cca_lab.theory.cost import pairs as cost
+from cca_lab.theory.noise import models, output, weight
+from cca_lab.theory.reachability import depth
+from cca_lab.theory.reachability.indices import exact_cover
+from cca_lab.theory.sparsity import laws, meaning, theorem1
+from tests.mutants import theory_cca, theory_dga, theory_forall, theory_lococo
+from tests.theory import tex
+
+Compared = Callable[[str], Iterator[bool]]
+PAGES = ("cca", "dga", "lococo", "proved")
+FORMULAS = {label: formula for page in PAGES for label, formula in tex.formulas(page).items()}
+FAULTS = [fault for module in (theory_cca, theory_dga, theory_forall, theory_lococo)
+          for fault in module.FORMULAS]
+CLAIMS = {claim.id: claim for claim in ledger.collect()}
+
+
+# ---------------------------------------------------------------- cca.md: i = L, rows from 1
+
+ROWS = [*product(range(1, 26), range(1, 8), range(1, 7))]  # L, g, s
+
+
+def letters(length: int, g: int, s: int) -> dict:
+    """Return the article's letters for row i = L, or a text of L tokens."""
+    j, k = exact_cover(length, g, s)
+    return {"L": length, "i": length, "g": Fraction(g), "s": s, "N": length - s, "j": j, "k": k,
+            "r": (length - s) % g, "m": Fraction(length, g), "w": length - k + 1,
+            "C": groups.pairs(length, g, s)}
+
+
+def equation(formula: str, single: bool = False) -> Iterator[bool]:
+    """Compare the sides where L >= s or, for s = 1, where g divides L."""
+    for length, g, s in ROWS:
+        if (s == 1 and length % g == 0) if single else length >= s:
+            yield tex.holds(formula, **letters(length, g, s))
+
+
+def most_raw(formula: str) -> Iterator[bool]:
+    for case in ROWS:
+        yield tex.holds(formula, **letters(*case))
+        yield tex.value(formula, **letters(*case)) == cores.most_raw(*case[1:])
+        yield tex.value(formula, side=0, **letters(*case)) == min(case[2], case[0])
+
+
+def entries(formula: str) -> Iterator[bool]:
+    for length, g, s in ROWS:
+        if length % g == 0:
+            yield (tex.value(formula, **letters(length, g, s))
+                   == length // g + cores.most_kept(g, s))
+
+
+def lost(formula: str) -> Iterator[bool]:
+    yield depth.check_depth(lambda L, w, a, n: tex.holds(formula, L=L, w=w, a=a, n=n)).holds
+    for L, w, a, n in depth.CASES:
+        yield tex.holds(formula, L=L, w=w, a=a, n=n) == depth.loses_some(L, w, a, n)
+
+
+def every_group(formula: str) -> Iterator[bool]:
+    for x in range(1, 60):
+        yield tex.value(formula, x=x) == x**1.5 - cost.SLACK * x
+
+
+# ---------------------------------------------------------------- dga.md
+
+LAWS = [*laws.CASES[:40], *laws.ATTAINED[:10]]
+# Two V with blocks [[a, b], [b, a]] in V V^T: means keep the larger, or the smaller eigenvalues.
+SHARP = [np.linalg.cholesky(np.kron(np.diag([1.0, 0.0]), [[3, b], [b, 3]])
+                            + np.kron(np.diag([0.0, 1.0]), [[5, 2 * b], [2 * b, 5]]))
+         for b in (1, -1)]
+
+
+def of_laws(at: Callable, points: bool, formula: str) -> Iterator[bool]:
+    """Compare a formula about a law with a function of it, and of x; the relation must hold."""
+    for law, rho in LAWS:
+        def probability(event, law=law):
+            return law.probability(
+                lambda row: event(row, max(row), sum(row), [x / sum(row) for x in row]))
+
+        for x in laws.points(law, rho) if points else [None]:
+            names = {"P": probability, "L": law.length, "rho": rho, "J": range(law.length), "j": 0,
+                     "x": x, "p": laws.p_sparse(law, rho)}
+            yield tex.value(formula, **names) == at(law, rho, *[x] * points)
+            yield tex.holds(formula, **names)
+
+
+def few(formula: str) -> Iterator[bool]:
+    yield meaning.check_few(lambda L, rho, w: 1 if w >= meaning.NINE_TENTHS
+                            else tex.value(formula, w=w, L=L)).holds
+
+
+def lemma_2(formula: str) -> Iterator[bool]:
+    for alpha in weight.CASES:
+        for j in range(len(alpha)):
+            yield tex.value(formula, U=weight.lemma2, alpha=alpha, j=j, I=range(len(alpha))) == (
+                weight.variance_terms(alpha, j)[0] / alpha[j] ** 2)
+
+
+def masses(alpha, m: int, j: int) -> dict:
+    return dict(U=weight.lemma2, A=models.group_masses(alpha, m), alpha=alpha, j=j, g=j // m,
+                m=Fraction(m))
+
+
+def factor(formula: str) -> Iterator[bool]:
+    for (model, power), case in product(models.POWERS.items(), models.PLACES):
+        yield tex.value(formula, p=power, **masses(*case)) == (
+            models.exact_variance(model, *case) / models.full_variance(case[0], case[2]))
+
+
+def constant(formula: str) -> Iterator[bool]:
+    for case in models.PLACES:
+        yield tex.holds(formula, **masses(*case))
+        yield tex.value(formula, **masses(*case)) == models.constant(case[1])
+
+
+def output_identity(formula: str) -> Iterator[bool]:
+    for values, alpha, m in (output.EQUAL, *output.APART):
+        members = [range(start, start + m) for start in range(0, len(alpha), m)]
+        for v in zip(*values, strict=True):
+            column = [[x] for x in v]
+            removed = (output.full_covariance(column, alpha)[0][0]
+                       - output.grouped_covariance(column, alpha, m)[0][0])
+            yield removed == tex.value(
+                formula, A=models.group_masses(alpha, m), m=m, G=range(len(members)), v=v,
+                v_bar=[Fraction(sum(v[j] for j in group), m) for group in members], members=members)
+
+
+def pooled(formula: str) -> Iterator[bool]:
+    for a in models.RANDOM:
+        pool = models.softmax(np.array(a))
+        got = tex.value(formula, P=pool, a=a, l=pool @ a, J=range(len(a)), functions=())
+        yield got == pytest.approx(models.pooled_logit_factor(a))
+
+
+def eigenvalues(kind: spectrum.Hessian, sharp: list, formula: str) -> Iterator[bool]:
+    """Check a chain of relations between eigenvalues, and where each relation is an equation."""
+    def terms(values, m: int) -> Iterator[list]:
+        H, H_bar = (spectrum.eigenvalues(kind(v)).astype(float)
+                    for v in (values, spectrum.grouped(values, m)))
+        for i in range(1, min(len(values) // m, values.shape[1]) + 1):
+            names = dict(lambda_=lambda spectrum, i: spectrum[i - 1] / H[-1], i=i, m=m,
+                         L=len(values), k=len(values) // m, H=H, H_bar=H_bar)
+            yield [tex.value(formula, side=side, **names)
+                   for side in range(len(tex.chain(formula)[::2]))]
+
+    for _, values, m in spectrum.cases():
+        for row in terms(values, m):
+            yield all(b - a > -1e-9 for a, b in pairwise(row))
+    for values, side in sharp:
+        for row in list(terms(values, 2))[:2]:
+            yield abs(row[side] - row[side + 1]) < 1e-9
+
+
+def saving(formula: str) -> Iterator[bool]:
+    yield dga.check_saving(dga.Saving(
+        dga.floored, lambda m: tex.value(formula, gamma=dga.GAMMA, m=m))).holds
+
+
+def fewer(formula: str) -> Iterator[bool]:
+    for length, focal, group in product(range(2, 30), range(30), range(2, 30)):
+        if focal + group <= length:
+            yield (tex.holds(formula, m=group, L=length, r=focal)
+                   == (dga.keys(length, focal, group) < length))
+
+
+# ---------------------------------------------------------------- lococo.md
+
+SIZES = [*product(range(1, 7), repeat=2)]
+
+
+def leak(formula: str) -> Iterator[bool]:
+    for scores, h in product(([2], [-1, 3], [0, 0, 1]), range(4)):
+        weights = masks.mask_times([*scores, *[5] * h], [True] * len(scores) + [False] * h)
+        yield sum(weights[len(scores):], Fraction(0)) == tex.value(
+            formula, h=h, e=Fraction(2), s=scores, J=range(len(scores)))  # with base 2
+
+
+def first(formula: str) -> Iterator[bool]:
+    yield lococo.check_columns(lambda M, B: tex.value(formula, M=M, B=Fraction(B))).holds
+
+
+def taps(formula: str) -> Iterator[bool]:
+    """The width of the formula informs the first entry of all, and the next smaller does not."""
+    def width(entries: int) -> int:
+        return tex.value(formula, M=entries - 1, B=1)
+
+    yield convolution.check_informed(width).holds
+    yield not convolution.check_informed(lambda entries: width(entries) - 2).holds
+
+
+def peak(formula: str) -> Iterator[bool]:
+    for M, B in memory.SIZES:
+        stated = CLAIMS["LC.peak"].corrected(M, B)
+        yield tex.value(formula, M=M, B=B) == memory.most_at_once(M, B) == stated
+
+
+def share(formula: str) -> Iterator[bool]:
+    for M, n in product(range(1, 4), range(5)):
+        held = memory.shares(memory.even(M, n + 1))  # the first step reads the token, n follow
+        stated = tex.value(formula, M=Fraction(M), n=n)
+        yield {row[M] for row in held} == {stated} == {memory.share_after(n, M)}
+
+
+def ratio(formula: str) -> Iterator[bool]:
+    for M, B in SIZES:
+        counted = Fraction(convolution.direct(M, B, 5), convolution.attention_multiplications(M, B))
+        yield counted == tex.value(formula, w=5, M=M, B=Fraction(B))
+
+
+def mean(formula: str) -> Iterator[bool]:
+    for weights in memory.streams():
+        for slot in memory.shares(weights):
+            T = len(slot)
+            yield sum(slot) / T == tex.value(formula, T=Fraction(T), M=len(weights[0]))
+
+
+# ---------------------------------------------------------------- proved.md: rows from 0
+
+CASES = [*product(range(1, 6), range(1, 6), range(12))]  # g, s, and i or L
+
+
+def in_rows(wanted: Callable, side: int, formula: str) -> Iterator[bool]:
+    """Compare a side with a function of i (or L), g and s; the relations must hold."""
+    for g, s, i in CASES:
+        names = dict(g=Fraction(g), s=s, i=i, L=i, N=i, r=i % g, functions=("n",),
+                     n=lambda row, g=g, s=s: indices.core_count(row + 1, g, s))
+        yield tex.value(formula, side=side, **names) == wanted(i, g, s)
+        yield len(tex.chain(formula, ("n",))) == 1 or tex.holds(formula, **names)
+
+
+def raw(i: int, g: int, s: int) -> int:
+    _, (start, end) = indices.cca_columns(i, 0, g, s)
+    return end - start
+
+
+def each(*compared: Compared) -> Compared:
+    return lambda formula: (seen for one in compared for seen in one(formula))
+
+
+def stretch(formula: str) -> Iterator[bool]:
+    for m in range(1, 60):
+        yield tex.value(formula, m=Fraction(m)) == indices.decode_span(m)
+
+
+def slots(formula: str) -> Iterator[bool]:
+    for B, M, n in CASES:
+        yield tex.value(formula, B=B, M=M, n=n) == indices.held_columns(n, B, M)
+
+
+def twice(formula: str) -> Iterator[bool]:
+    for w, m, more in CASES:
+        i = w - 1 + more  # the window is full
+        r = (i + 1) % m
+        yield tex.value(formula, w=w, r=r) == indices.read_twice(i, w, m)
+        yield tex.value(formula, w=r, r=w) == indices.unread(i, w, m)
+
+
+COMPARED: dict[str, Compared] = {
+    "cca-cores": equation, "cca-first-raw": equation, "cca-window": equation,
+    "cca-most-raw": most_raw, "cca-depth": lost, "cca-pairs": equation, "cca-entries": entries,
+    "cca-linear": partial(equation, single=True), "cca-every-g": every_group,
+    "dga-two-term": partial(of_laws, theorem1.two_term_at, True),
+    "dga-union": partial(of_laws, theorem1.union_bound, True),
+    "dga-counting": partial(of_laws, theorem1.counting_bound, False), "dga-few": few,
+    "dga-lemma-2": lemma_2, "dga-factor": factor, "dga-constant": constant,
+    "dga-output": output_identity, "dga-pooled": pooled,
+    "dga-separation": partial(eigenvalues, spectrum.hessian, [(SHARP[0], 1), (SHARP[1], 0)]),
+    "dga-reversed": partial(eigenvalues, spectrum.hessian_printed,
+                            [(np.repeat(np.diag([1.0, 3.0]), 2, axis=0), 0)]),
+    "dga-saving": saving, "dga-fewer": fewer,
+    "lococo-leak": leak, "lococo-first": first, "lococo-taps": taps, "lococo-peak": peak,
+    "lococo-share": share, "lococo-ratio": ratio, "lococo-mean": mean,
+    "proved-cores": partial(in_rows, lambda i, g, s: indices.core_count(i + 1, g, s), -1),
+    "proved-window": each(partial(in_rows, raw, 1),
+                          partial(in_rows, lambda i, g, s: cores.most_raw(g, s), -1)),
+    "proved-entries": each(
+        partial(in_rows, lambda i, g, s: indices.cca_entries(i, g, s) - i // g, 0),
+        partial(in_rows, lambda i, g, s: cores.most_kept(g, s), -1)),
+    "proved-pairs": partial(in_rows, lambda i, g, s: indices.cca_pairs(s + i, g, s), -1),
+    "proved-stretch": stretch, "proved-slots": slots, "proved-twice": twice,
+}
+IN_LEDGER = {"T1": "dga-two-term", "T1.eq20": "dga-union", "T1.eq19": "dga-counting",
+             "T1.few": "dga-few", "T2": "dga-factor", "T2.output": "dga-output",
+             "T2.eq14": "dga-pooled", "T3.lemma4": "dga-reversed", "D1.rate": "dga-saving"}
+
+
+def test_every_labelled_formula_is_compared_and_has_a_fault():
+    assert FORMULAS.keys() == COMPARED.keys() == {label for label, *_ in FAULTS}
+
+
+@pytest.mark.parametrize("label", COMPARED)
+def test_a_formula_is_what_the_code_computes(label):
+    seen = list(COMPARED[label](FORMULAS[label]))
+    assert seen and all(seen)
+
+
+@pytest.mark.parametrize(("label", "right", "changed"), FAULTS)
+def test_a_changed_formula_is_noticed(label, right, changed):
+    assert right in FORMULAS[label]
+    assert not all(COMPARED[label](FORMULAS[label].replace(right, changed)))
+
+
+@pytest.mark.parametrize("name", IN_LEDGER)
+def test_a_formula_of_the_ledger_is_the_article_s(name):
+    repair = ledger.words()[name]["repair"]
+    assert all(COMPARED[IN_LEDGER[name]](tex.plain(ledger.one_line(repair))))
+
+
+@pytest.mark.parametrize(("name", "said", "label", "formula"), [
+    ("P1.alg1", "k = j g + 1, with", "cca-first-raw", "k = j g + 1"),
+    ("P1c.linear", "L (m + L/m) / 2 pairs for s = 1", "cca-linear", "C = L (m + L/m)/2"),
+    ("P1c.every-g", "x^(3/2) - (9/8) x, x =", "cca-every-g", r"x^{3/2} - \frac{9}{8} x")])
+def test_what_the_ledger_says_in_words_is_the_formula_of_the_article(name, said, label, formula):
+    assert said in ledger.one_line(ledger.words()[name]["repair"])
+    assert formula == FORMULAS[label]
+
+
+def test_what_theorem_2_says_in_words_is_what_the_code_checks():
+    """The powers of m by noise, the constant, and the hypothesis, which is needed."""
+    article, repair = tex.text("dga"), ledger.one_line(ledger.words()["T2"]["repair"])
+    powers = {"mean": ("if each token has its own noise", "for independent noise on the tokens"),
+              "shared": ("if all tokens of", "if the noise is assumed divided by m"),
+              "pooled": ("if the logit of a group", "for noise on the pooled logit")}
+    for model, (words, plain) in powers.items():
+        assert f"$p = {models.POWERS[model]}$ {words}" in article
+        assert f"{models.POWERS[model]} {plain}" in repair
+    assert "under 2m / (m + 1), and under no smaller number" in repair
+    for text in ("*Let the weights be constant within groups", "for weights that are constant"):
+        assert text in article + repair
+
+
+def test_the_lower_bound_on_pairs_is_sharp():
+    """9/8 is needed and enough."""
+    assert all(map(cost.below_every_group, range(60)))
+    x = 4 * 2**20 + 2**10
+    assert (cost.older_pairs(x - 1, 2**11) + Fraction(112, 100) * x)**2 < x**3
