@@ -112,6 +112,8 @@ def weigh(weights: Tensor, v: Tensor) -> Tensor:
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """Return the matrix product in the dtype of its operands, also under autocast."""
+    if not torch.is_autocast_enabled(a.device.type):
+        return a @ b
     with torch.autocast(a.device.type, enabled=False):
         return a @ b
 

@@ -1,9 +1,9 @@
 """The native backend: interval attention as a C++ op for the CPU, built where a compiler exists.
 
 Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in
-cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block, and
-interval_attention.cpp all of them; bfloat16*.h do the same for bfloat16 on processors with
-AVX512-BF16 or AMX.
+cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block,
+received.h sums what a block's rows give to the columns, and interval_attention.cpp does all blocks;
+bfloat16*.h do the same for bfloat16 on processors with AVX512-BF16 or AMX.
 """
 
 from functools import cache

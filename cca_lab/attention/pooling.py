@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cca_lab.attention.arguments import check_qkv, check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import accumulation_dtype, product
-from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
+from cca_lab.attention.fused import KERNEL_DTYPES, fused, needs_gradient, require_triton
 from cca_lab.attention.rotary import Rotation, rotate
 from cca_lab.settings import check_bools, check_integers
 
@@ -170,6 +170,8 @@ def _pooled_keys(last: Tensor, keys: Tensor, weights: str, per_query_head: bool,
     if weights == "mean":
         phi = torch.full_like(last[..., :1], 1.0 / keys.shape[3]).expand(
             *last.shape[:4], keys.shape[3])
+    elif rotation is not None and not needs_gradient(last, keys):
+        phi = (product(last, keys.to(last.dtype).mT) * scale).softmax(dim=-1)
     else:
         phi, core = _SoftmaxPooling.apply(last, keys.to(last.dtype), scale)
         if rotation is None:

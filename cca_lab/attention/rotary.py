@@ -46,10 +46,22 @@ def at(rotation: Rotation, positions: Tensor | slice | list[int]) -> Rotation:
     return cos[..., positions, :], sin[..., positions, :]
 
 
+def copied(rotation: Rotation, tokens: slice) -> Rotation:
+    """Return a copy of the tables (..., L, D) of some tokens, which does not keep all others."""
+    cos, sin = at(rotation, tokens)
+    return cos.clone(), sin.clone()
+
+
 def of_rows(rotation: Rotation, rows: slice, tokens: slice = slice(None)) -> Rotation:
     """Return the tables (1 or B, L, D) of some batch rows and tokens; a single row serves all."""
     cos, sin = (table[slice(None) if len(table) == 1 else rows, tokens] for table in rotation)
     return cos, sin
+
+
+def first_row(rotation: Rotation) -> Rotation:
+    """Return the tables (1 or B, L, D) of the first batch row: all rows re-rotate by its angles."""
+    cos, sin = rotation
+    return rotation if cos.shape[0] == 1 else (cos[:1], sin[:1])
 
 
 def _of_heads(table: Tensor) -> Tensor:

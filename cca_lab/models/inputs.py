@@ -21,8 +21,11 @@ def check_model(model: Any) -> None:
 def check_token_ids(model: PreTrainedModel, name: str, ids: Tensor) -> None:
     """Raise ValueError naming the argument unless its ids are within the model's vocabulary."""
     vocabulary = model.config.vocab_size
-    if ids.numel() and not (ids.min() >= 0 and ids.max() < vocabulary):
-        raise ValueError(f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to "
+    if not ids.numel():
+        return
+    lowest, highest = (int(end) for end in ids.aminmax())
+    if lowest < 0 or highest >= vocabulary:
+        raise ValueError(f"{name}: got token ids from {lowest} to {highest}, wanted 0 to "
                          f"{vocabulary - 1}, the model's vocabulary; use the model's own tokenizer")
 
 

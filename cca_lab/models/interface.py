@@ -69,35 +69,44 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
             "has none; call cca_lab.models.disable_attention_dropout(model)")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     # autocast leaves rotated q and k in float32
-    query, key = query.to(value.dtype), key.to(value.dtype)
-    mechanism, cache = mechanism_named_in(module.config), kwargs[CACHE]
-    rotation, maps = kwargs.get(ROTATION), kwargs.get(MAPS, False)
-    cached = isinstance(cache, MechanismCache)
+    if query.dtype != value.dtype:
+        query, key = query.to(value.dtype), key.to(value.dtype)
+    cache, rotation, maps = kwargs[CACHE], kwargs.get(ROTATION), kwargs.get(MAPS, False)
+    layer = cache.layers[module.layer_idx] if isinstance(cache, MechanismCache) else None
     if query.shape[2] != key.shape[2]:
-        raise ValueError(wrong_cache(cache, mechanism.name))
-    past = cache.get_seq_length(module.layer_idx) if cached else 0
+        raise ValueError(wrong_cache(cache, mechanism_named_in(module.config).name))
+    past = 0 if layer is None else layer.columns
     wanted = query.shape[0], past + query.shape[2]
     check_call(wanted[1], key, value, rotation, kwargs)
-    if attention_mask is not None and tuple(attention_mask.shape) != wanted:
+    if attention_mask is not None and attention_mask.shape != wanted:
         raise ValueError(
             f"attention_mask: got shape {tuple(attention_mask.shape)}, wanted {wanted}: 1 at real "
             "tokens, 0 at padding, for cached tokens too; the mechanism decides itself who sees "
             "whom")
     if (context := kwargs.get(CONTEXT)) is not None:
-        if cached or maps:
+        if layer is not None or maps:
             raise ValueError(
                 "context_parallel: got a cache or a request for maps, wanted neither: each process "
                 "holds a part of the text; swap_attention(model, ...) without context_parallel "
                 "reads it whole")
-        output = context.attend(mechanism, query, key, value, attention_mask, scaling, rotation)
+        output = context.attend(mechanism_named_in(module.config), query, key, value,
+                                attention_mask, scaling, rotation)
         return output.transpose(1, 2), None
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
-    inputs = (query, key, value, attention_mask, scaling, rotation)
-    if cached:
-        return _attend_cached(cache, module.layer_idx, *inputs, maps=maps)
-    return _attend_whole(mechanism.at_layer(module.layer_idx), getattr(module, MODULE, None),
-                         *inputs, maps=maps)
+    if layer is None:
+        mechanism = mechanism_named_in(module.config).at_layer(module.layer_idx)
+        return _attend_whole(mechanism, getattr(module, MODULE, None), query, key, value,
+                             attention_mask, scaling, rotation, maps=maps)
+    if maps:
+        raise ValueError(
+            "output_attentions: maps need the whole text in one forward, got a cache; call "
+            "attention_maps(model, input_ids), or the model without past_key_values")
+    if not layer.expected:
+        raise ValueError("model: a layer attends twice in one forward, which a cache cannot "
+                         "follow; pass use_cache=False")
+    output = layer.attend(query, key, value, scale=scaling, rotation=rotation, mask=attention_mask)
+    return output.transpose(1, 2), None
 
 
 def wrong_cache(cache: Any, name: str) -> str:
@@ -120,21 +129,6 @@ def own_cache(model: PreTrainedModel, kwargs: dict[str, Any]) -> MechanismCache[
             or context_of(model) is not None:
         return None
     return CACHES[name](model)
-
-
-def _attend_cached(cache: MechanismCache[Any], layer: int, query: Tensor, key: Tensor,
-                   value: Tensor, mask: Tensor | None, scale: float,
-                   rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, None]:
-    if maps:
-        raise ValueError(
-            "output_attentions: maps need the whole text in one forward, got a cache; call "
-            "attention_maps(model, input_ids), or the model without past_key_values")
-    if not cache.layers[layer].expected:
-        raise ValueError("model: a layer attends twice in one forward, which a cache cannot "
-                         "follow; pass use_cache=False")
-    output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation,
-                                        mask=mask)
-    return output.transpose(1, 2), None
 
 
 def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor,
@@ -238,7 +232,7 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
         if module.training and module.is_activation_checkpointing:
             raise ValueError("past_key_values: got a cache in training with gradient "
                              "checkpointing, which leaves it empty; call model.eval() to generate")
-        cache.check_forward(module.config)
+        cache.begin_forward(module.config, mechanism)
     mask = kwargs.get("attention_mask")
     if mask is not None and mask.ndim != 2:  # OPT computes positions from it first
         raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted (batch, tokens); "
@@ -261,10 +255,8 @@ def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
 
 def attention_hook(module: AttentionLayer, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> Arguments:
-    """Before an attention layer's forward: pass on cache (it expects a read now) and tables."""
-    kwargs[CACHE] = cache = kwargs.get("past_key_values")
-    if isinstance(cache, MechanismCache) and module.config._attn_implementation == IMPLEMENTATION:
-        cache.layers[module.layer_idx].expected = True
+    """Before an attention layer's forward: pass on cache and rotary tables."""
+    kwargs[CACHE] = kwargs.get("past_key_values")
     kwargs[ROTATION] = kwargs.get("position_embeddings")
     kwargs[CONTEXT] = vars(module).get(CONTEXT)
     return args, kwargs

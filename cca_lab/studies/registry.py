@@ -39,8 +39,6 @@ STUDIES: dict[str, tuple[str, str]] = {
                 "of the papers."),
     "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
             "Check and time the kernels on one GPU, within ten minutes."),
-    "kernels": ("cca_lab.studies.kernels:Kernels",
-                "Compile every kernel for each target, without a GPU, and show what it uses."),
 }
 
 # Commands of their own, whose options are settings too.

@@ -23,7 +23,7 @@ from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.interval_attention import _backend
 from cca_lab.attention.native import native_attention
 from tests import strategies
-from tests.attention import bench
+from tests.attention import bench, test_received
 from tests.attention.test_blocked import LONG
 from tests.attention.test_interval_attention import CASES
 from tests.command import run_command
@@ -121,6 +121,13 @@ def test_gradients_of_output_and_lse_against_finite_differences(name):
 
 
 @needs_build
+@pytest.mark.parametrize("sizes", test_received.CASES, ids=str)
+def test_the_attention_that_tokens_receive(sizes, built, monkeypatch):
+    monkeypatch.setattr(native, "ready", lambda x: True)
+    test_received.check(sizes)
+    test_received.check(sizes, torch.float32, 1e-4)
+
+
 def test_single_precision_stays_within_its_rounding():
     table = bench.window_table(400, 64, 16, cores=True)
     case = bench.case_of(table[None, None], int(table.max()), heads=4, key_heads=2, head_dim=64,

@@ -289,8 +289,8 @@ def raw_tokens_stay(state) -> None:
     for name in ("raw_key", "raw_value", "raw_query"):
         tensor = getattr(state, name, None)
         setattr(state, name, None if tensor is None else tensor[:, :, -1:].clone())
-    rotation = getattr(state, "rotation", None)
-    state.rotation = rotation and tuple(table[:, -1:].clone() for table in rotation)
+    state.chunk_tables = tuple((cos[:, -1:].clone(), sin[:, -1:].clone())
+                         for cos, sin in state.chunk_tables[-1:])
 
 
 def keep_a_view(state, query, key, value, focal, rule, scale, rotation) -> None:

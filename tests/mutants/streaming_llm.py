@@ -87,9 +87,9 @@ def query_left_behind(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 # ---------------------------------------------------------------- states of the cache
 
-def evict_first(state, query, row, rotation, scale: float) -> Tensor:
+def evict_first(state, query, rotation, scale: float) -> Tensor:
     """StreamingLLMState._attend after tokens were dropped for the next row."""
-    key, value, length = state.key, state.value, len(row)
+    key, value, length = state.key, state.value, query.shape[2]
     extra = max(0, key.shape[2] - state.sinks - state.recent)
     kept = [t for t in range(key.shape[2]) if t < state.sinks or t >= state.sinks + extra]
     bias = torch.ones(length, len(kept)).tril(len(kept) - length).log()
@@ -97,7 +97,7 @@ def evict_first(state, query, row, rotation, scale: float) -> Tensor:
                                         scale=scale, enable_gqa=True)
 
 
-def aligned_at_the_top_left(state, query, row, rotation, scale: float) -> Tensor:
+def aligned_at_the_top_left(state, query, rotation, scale: float) -> Tensor:
     """StreamingLLMState._attend by is_causal, which takes row 0 of a chunk for the first token."""
     return scaled_dot_product_attention(query, state.key, state.value, is_causal=True, scale=scale,
                                         enable_gqa=True)

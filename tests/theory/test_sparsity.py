@@ -175,7 +175,6 @@ def test_a_ball_and_its_ends_enclose_a_fraction(flint):
 @pytest.mark.parametrize("call, words", [
     (lambda: gaussian(0), "tau: got 0"),
     (lambda: bounds.predict(gaussian(1.0), 1, 0.05), "length, rho: got 1 and 0.05"),
-    (lambda: limit.rate(logits.cauchy(1.0), 0.05), "log-concave density"),
     (lambda: limit.rate(uniform(1.0), 0.05), "wanted unbounded logits"),
     (lambda: enclosure.between(2.0, 40, Fraction(1, 40)), "rho over 1/L"),
     (lambda: enclosure.at_most(1.0, 40, Fraction(1, 10), 1.0, -2.0), "x, u: got 1.0 and -2.0"),

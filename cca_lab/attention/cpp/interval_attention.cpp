@@ -7,6 +7,7 @@
 #include "backward.h"
 #include "forward.h"
 #include "problem.h"
+#include "received.h"
 
 namespace cca_lab {
 
@@ -95,9 +96,36 @@ std::tuple<at::Tensor, Tensors, Tensors> backward(
   return {narrow(grad_q, q.size(3)), whole(grad_k), whole(grad_v)};
 }
 
+// The attention (B, H, N) that each column receives; sums are (parts B, H, N), as in the backward.
+at::Tensor received(const at::Tensor& q, const at::Tensor& k, const std::optional<at::Tensor>& lse,
+                    at::TensorList bounds, double scale) {
+  const auto queries = padded(q, kGroup);
+  const auto keys = padded_sources({k}, kGroup);
+  const auto norms = lse ? lse->contiguous() : at::Tensor();
+  const Problem p(queries, keys, bounds);
+  const int64_t parts = parts_of(p, kBlockRows), all = p.batch * p.heads;
+  const auto sums = at::zeros({parts, p.batch, p.heads, p.columns[0]}, q.options());
+  AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "received", [&] {
+    share_out<ForwardSpace<scalar_t>>(all * parts, p.dim, [&](int64_t task, auto& space) {
+      const int64_t part = task / all, b = task % all / p.heads, head = task % p.heads;
+      const int64_t rows = task % all * p.rows;
+      for (int64_t row = part * kBlockRows; row < p.rows; row += parts * kBlockRows) {
+        const int64_t count = std::min(kBlockRows, p.rows - row);
+        receive<scalar_t>(p.intervals(b, head, row, count), count, p.dim, static_cast<scalar_t>(scale),
+                          queries.const_data_ptr<scalar_t>() + (rows + row) * p.dim,
+                          columns_of<scalar_t>(keys[0], b * p.key_heads + head / p.share()),
+                          lse ? norms.const_data_ptr<scalar_t>() + rows + row : nullptr,
+                          sums.data_ptr<scalar_t>() + task * p.columns[0], space);
+      }
+    });
+  });
+  return sums.sum(0);
+}
+
 TORCH_LIBRARY(cca_lab, library) {
   library.def("bfloat16_units() -> bool", &bfloat16_units);
   library.def("forward(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bounds, float scale) -> (Tensor, Tensor)", &forward);
+  library.def("received(Tensor q, Tensor k, Tensor? lse, Tensor[] bounds, float scale) -> Tensor", &received);
   library.def("backward(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor[] k, Tensor[] v, Tensor out, Tensor lse, "
               "Tensor[] bounds, float scale) -> (Tensor, Tensor[], Tensor[])", &backward);
 }

@@ -222,7 +222,7 @@ def steps(name: str, points: tuple[int, int, int], single: Examples, chunks: Exa
 
 FULL, LARGER = partial(text, sinks=ALL, group=1, window=1), ((1, 2), (2, 2), (2, 3))
 SINGLE, CHUNKS = ((1, 1), (14, 24)), ((3, 6), (15, 24))
-SIZES = ((0, 3), (2, 4), (1, 5))
+SIZES = ((1, 3), (2, 4), (1, 5))
 
 
 # a8.4: bytes in closed form
@@ -352,9 +352,9 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
     CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, steps(
         "full cache", (1, 1, 2),
         examples(FULL, (1, 1, 2, 1, 4), (2, 1, 3, 1, 9), (1, 2, 2, 1, 20), larger=(
-            *LARGER, *SINGLE), count=3),
+            *LARGER, *SINGLE), count=2),
         examples(FULL, (1, 1, 2, 2, 6), (2, 1, 3, 5, 13), (1, 2, 2, 7, 18), larger=(
-            *LARGER, *CHUNKS), count=3),
+            *LARGER, *CHUNKS), count=2),
         mistakes(step, {
             "query head h reads KV head h mod Hk, instead of h // (H / Hk)": {"tiled": True},
             "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
@@ -373,9 +373,9 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
     CourseTask("a8.3", "cores_step", "Sinks, cores and a window", 55, 5, 5, steps(
         "cores", (2, 2, 3),
         examples(text, (1, 1, 2, 1, 8, 1, 2, 2), (2, 1, 3, 1, 12, 0, 3, 1),
-                 (1, 2, 2, 1, 24, 3, 4, 6), larger=(*LARGER, *SINGLE, *SIZES), count=3),
+                 (1, 2, 2, 1, 24, 3, 4, 6), larger=(*LARGER, *SINGLE, *SIZES), count=2),
         examples(text, (1, 1, 2, 2, 8, 1, 2, 2), (2, 1, 3, 5, 14, 0, 3, 1),
-                 (1, 2, 2, 7, 24, 3, 4, 6), larger=(*LARGER, *CHUNKS, *SIZES), count=3),
+                 (1, 2, 2, 7, 24, 3, 4, 6), larger=(*LARGER, *CHUNKS, *SIZES), count=2),
         mistakes(step, {
             "cores appear one row early": {"cores": lambda row, *size: cores_of(row + 1, *size)},
             "cores appear one row late": {"cores": lambda row, *size: cores_of(row - 1, *size)},

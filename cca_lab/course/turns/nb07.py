@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 07; rows count from 1 there, as in the CCA paper."""
+"""What the reader writes in notebook 07; rows count from 0."""
 
 from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import CourseTask
@@ -47,7 +47,8 @@ TURNS: tuple[CourseTask, ...] = (
                examples(lambda draw, length, group, window: (length, group, window), (9, 3, 3),
                         (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2), (27, 2, 9), (41, 5, 4),
                         (58, 7, 11)), "the number of pairs", wrong=mistakes(count_pairs, {
-            "the tokens that fill no group, (i - s) mod g of them, are not read": {"rest": False},
+            "the tokens that fill no group, (i + 1 - s) mod g of them, are not read":
+                {"rest": False},
             "the first rows read a whole window, although the text has only begun":
                 {"short": False},
             "a row that is shorter than the window gets a negative number of cores": {"cut": False},
@@ -55,7 +56,7 @@ TURNS: tuple[CourseTask, ...] = (
             "a core counts as all the tokens of its group": {"whole": True},
             "only the cores are counted": {"old": False},
             "only the last row is counted": {"first": 0},
-            "the last row is left out: does your range end at length + 1?": {"last": 1}})),)),
+            "the last row is left out": {"last": 1}})),)),
     CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
         equals("equal to counting", kept_entries,
                examples(lambda draw, tokens, group, window: (tokens, group, window), (9, 4, 3),
@@ -82,6 +83,6 @@ TURNS: tuple[CourseTask, ...] = (
                 lambda d, h: -(-(4 * d + 3 * h) // 2) - 1,
             "pairs take two operations for each number; they take four":
                 lambda d, h: 2 * (4 * d + 3 * h) - 1,
-            "row i reads i - 1 tokens; it reads itself too": lambda d, h: 4 * d + 3 * h + 1,
+            "row i reads i tokens; it reads itself too": lambda d, h: 4 * d + 3 * h + 1,
             "the pairs are taken as L^2 / 2: one token too late": lambda d, h: 4 * d + 3 * h}),)),
 )

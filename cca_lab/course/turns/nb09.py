@@ -52,7 +52,7 @@ TURNS: tuple[CourseTask, ...] = (
                wrong=mistakes(operations_a_byte, {
             "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
             "addition a feature": {"each": 2},
-            "every row reads the whole text; row i of a causal text reads i tokens":
+            "every row reads the whole text; row i of a causal text reads i + 1 tokens":
                 {"pairs": lambda rows, length: rows * length},
             "the rows are the first of the text; they are its last":
                 {"pairs": lambda rows, length: rows * (rows + 1) // 2},

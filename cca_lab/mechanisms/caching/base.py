@@ -4,6 +4,7 @@ Each mechanism implements a state (`state.py`). `StateLayer` makes states a cach
 transformers, and `MechanismCache` is the object that `generate(past_key_values=...)` takes.
 """
 
+import copy
 import json
 import operator
 from collections.abc import Callable
@@ -36,7 +37,16 @@ def mechanism_in(config: PreTrainedConfig) -> Mechanism:
 
 def mechanism_named_in(config: PreTrainedConfig) -> Mechanism:
     """Return the mechanism that a config names, switched on or not: one object for all layers."""
-    return _made(json.dumps(getattr(config, CHOICE, {"name": "full"}), default=operator.index))
+    global _latest
+    choice = getattr(config, CHOICE, _FULL)
+    if choice is not _latest[0] or choice != _latest[1]:
+        made = _made(json.dumps(choice, default=operator.index))
+        _latest = choice, copy.deepcopy(choice), made
+    return _latest[2]
+
+
+_FULL = {"name": "full"}
+_latest: tuple[dict[str, Any], dict[str, Any], Mechanism] = _FULL, _FULL, Full()
 
 
 @lru_cache(maxsize=64)
@@ -99,14 +109,43 @@ def has_rotary(config: PreTrainedConfig) -> bool:
     return hasattr(config, "rope_parameters")
 
 
+class Padding:
+    """The padding of a chunk, computed once for all layers of a cache: they are given one mask."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the chunk that was read last: its mask may be written into."""
+        self.mask: Tensor | None = None
+        self.past = 0
+        self.counts: list[int] | None = None
+
+    def of(self, mask: Tensor, past: int) -> list[int] | None:
+        """Return how many columns after `past` are padding in each row, None if there are none."""
+        if mask is not self.mask or past != self.past:
+            self.mask, self.past, self.counts = mask, past, None
+            real = mask[:, past:].bool()
+            if not real.all():
+                first = real.shape[1] - real.sum(dim=-1)  # (B,)
+                column = torch.arange(real.shape[1], device=mask.device)
+                if not torch.equal(real, column >= first[:, None]):
+                    self.forget()
+                    raise ValueError(
+                        "attention_mask: with a cache, padding may stand only before the first "
+                        "token of a row; pad on the left (tokenizer.padding_side = 'left')")
+                self.counts = first.tolist()
+        return self.counts
+
+
 class StateLayer(CacheLayerMixin):
     """One layer of a `MechanismCache`: a state for the batch, or one per row if padding differs."""
 
     is_sliding = False
 
-    def __init__(self, new_state: Callable[[], State]) -> None:
+    def __init__(self, new_state: Callable[[], State], padding: "Padding") -> None:
         super().__init__()
-        self.new_state = new_state
+        self.new_state, self.padding = new_state, padding
         self.reset()
 
     def reset(self) -> None:
@@ -155,41 +194,40 @@ class StateLayer(CacheLayerMixin):
             raise ValueError(f"past_key_values: holds {self.batch} row(s), got {batch}; make a new "
                              "cache for another batch, reset() this one, or for beams and several "
                              "continuations repeat its rows with batch_repeat_interleave(n)")
-        padding, dtype = self._padding(mask, batch, chunk), query.dtype
-        self.batch, self.dtype = batch, self.dtype or key.dtype
-        self.expected, self.reading = False, True
-        # another where autocast is around a part of the text only
-        query, key, value = (x.to(self.dtype) for x in (query, key, value))
-        if len(self.states) == 1 and min(padding) != max(padding):
-            # it is still empty, because padding comes before all tokens
-            self.states = [self.new_state() for _ in range(batch)]
-        if len(self.states) == 1:
-            output = _step(self.states[0], query, key, value, rotation, scale, slice(None),
-                           padding[0])
+        padding, dtype = mask is not None and self.padding.of(mask, self.columns), query.dtype
+        self.dtype = self.dtype or key.dtype
+        if dtype != self.dtype:  # where autocast is around a part of the text only
+            query, key, value = (x.to(self.dtype) for x in (query, key, value))
+        if not padding and len(self.states) == 1:
+            self._begin(batch)
+            output = self.states[0].step(query, key, value, scale=scale, rotation=rotation)
         else:
-            output = torch.cat([
-                _step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
-                for row, (state, pad) in enumerate(zip(self.states, padding, strict=True))])
+            output = self._attend_padded(query, key, value, rotation, scale,
+                                         padding or [0] * batch)
         self.columns, self.reading = self.columns + chunk, False
-        return output.to(dtype)
+        return output if dtype == self.dtype else output.to(dtype)
 
-    def _padding(self, mask: Tensor | None, batch: int, chunk: int) -> list[int]:
-        """Return how many padding columns are at the start of each row of the chunk."""
-        if mask is None:
-            return [0] * batch
-        real = mask[:, self.columns:].bool()
-        first = chunk - real.sum(dim=-1)  # (B,)
-        column = torch.arange(chunk, device=mask.device)
-        if not torch.equal(real, column >= first[:, None]):
-            raise ValueError(
-                "attention_mask: with a cache, padding may stand only before the first token of "
-                "a row; pad on the left (tokenizer.padding_side = 'left')")
-        padding: list[int] = first.tolist()
+    def _begin(self, batch: int) -> None:
+        self.batch, self.expected, self.reading = batch, False, True
+
+    def _attend_padded(self, query: Tensor, key: Tensor, value: Tensor,
+                       rotation: Rotation | None, scale: float, padding: list[int]) -> Tensor:
+        """Let the states process their rows without the padding at the start of each."""
+        batch = len(padding)
         seen = [state.seen for state in self.states] * (batch // len(self.states))
         if any(pad and past for pad, past in zip(padding, seen, strict=True)):
             raise ValueError("attention_mask: padding after tokens that the cache holds; wanted it "
                              "only before the first token of a row")
-        return padding
+        self._begin(batch)
+        if len(self.states) == 1 and min(padding) != max(padding):
+            # it is still empty, because padding comes before all tokens
+            self.states = [self.new_state() for _ in range(batch)]
+        if len(self.states) == 1:
+            return _step(self.states[0], query, key, value, rotation, scale, slice(None),
+                         padding[0])
+        return torch.cat([_step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
+                          for row, (state, pad) in enumerate(zip(self.states, padding,
+                                                                 strict=True))])
 
     def select(self, rows: Tensor) -> None:
         """Keep the given batch rows."""
@@ -286,11 +324,13 @@ class MechanismCache(Cache, Generic[M]):
                              f"swap_attention(model, {self.mechanism.name!r}) first")
         self.attention, self.config = attention, config
         self.reader: PreTrainedConfig | None = None  # of the model that has read the text
-        super().__init__(layers=[StateLayer(partial(type(self).state, attention.at_layer(layer)))
-                                 for layer in range(config.num_hidden_layers)])
+        self.padding = Padding()
+        super().__init__(layers=[
+            StateLayer(partial(type(self).state, attention.at_layer(layer)), self.padding)
+            for layer in range(config.num_hidden_layers)])
 
-    def check_forward(self, config: PreTrainedConfig) -> None:
-        """Raise ValueError unless a model of this config can go on where the cache is.
+    def begin_forward(self, config: PreTrainedConfig, mechanism: Mechanism) -> None:
+        """Let each layer expect a chunk; ValueError unless a model of this config can go on here.
 
         It must have the sizes that the cache was made for; a cache that has read a text goes on in
         the model that read it, and only if that forward was finished in every layer.
@@ -299,7 +339,7 @@ class MechanismCache(Cache, Generic[M]):
                 CacheSizes.of(config) != (made_for := CacheSizes.of(self.config)):
             raise ValueError(f"past_key_values: the cache was made for {made_for}, the model has "
                              f"{CacheSizes.of(config)}; make a new cache for it")
-        if self.attention != (mechanism := mechanism_in(config)):
+        if mechanism is not self.attention and mechanism != self.attention:
             raise ValueError(f"past_key_values: the cache was made for {self.attention}, the model "
                              f"now uses {mechanism}; make a new cache")
         read = {layer.columns for layer in self.layers}
@@ -311,6 +351,9 @@ class MechanismCache(Cache, Generic[M]):
             raise ValueError("past_key_values: the cache holds what another model has read; make a "
                              "new cache for this one, or reset() this cache")
         self.reader = config
+        self.padding.forget()
+        for layer in self.layers:
+            layer.expected = True
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy, whose model may be a copy too."""

@@ -10,6 +10,7 @@ entries however many are stored.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, Self
 
 import torch
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.fused import fused
-from cca_lab.attention.interval_attention import merge
+from cca_lab.attention.interval_attention import blend
 from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.tiles import tile_for
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
+FEW = 2**14  # numbers that are copied in less time than is needed to do without a copy
 LEAST, SHARE = 16, 16  # room for that many entries, or for one in so many of those stored
 
 
@@ -59,7 +61,7 @@ class GrowingBuffers(Copies):
 
     def append(self, name: str, past: Tensor, new: Tensor) -> Tensor:
         """Return the entries of `past`, then those of `new`, as a view of a buffer."""
-        if torch.is_grad_enabled():
+        if past.numel() < FEW or torch.is_grad_enabled():
             return super().append(name, past, new)
         buffer, count = self._buffers.get(name), new.shape[2]
         if buffer is None or not buffer.holds(past) or buffer.free() < count:
@@ -68,7 +70,7 @@ class GrowingBuffers(Copies):
 
     def drop(self, name: str, entries: Tensor, begin: int, end: int) -> Tensor:
         """Return the entries without those from `begin` to before `end`, as a view of a buffer."""
-        if torch.is_grad_enabled():
+        if entries.numel() < FEW or torch.is_grad_enabled():
             return super().drop(name, entries, begin, end)
         buffer, left = self._buffers.get(name), entries.shape[2] - (end - begin)
         if buffer is None or not buffer.holds(
@@ -92,18 +94,18 @@ class _Buffer:
         self.first, self.capacity = 0, self.last + more
         self.tensor = past.new_empty((batch, heads, self.capacity, head_dim))
         self.tensor[:, :, : self.last] = past
+        self.stored = past
 
     def entries(self) -> Tensor:
-        return self.tensor[:, :, self.first : self.last]
+        self.stored = self.tensor[:, :, self.first : self.last]
+        return self.stored
 
     def free(self) -> int:
         return self.capacity - self.last
 
     def holds(self, x: Tensor) -> bool:
-        """Return whether x is `entries()`, and may be written to here."""
-        entries = self.entries()
-        return (x.data_ptr() == entries.data_ptr() and x.shape == entries.shape
-                and x.stride() == entries.stride() and x.numel() > 0
+        """Return whether x is what was returned last, and may be written to here."""
+        return (x is self.stored
                 and self.tensor.is_inference() == torch.is_inference_mode_enabled())
 
     def append(self, new: Tensor) -> Tensor:
@@ -166,14 +168,32 @@ class Stored:
     """What states share: the tensors named in `stored`, and cos and sin in `rotation` if any."""
 
     stored: tuple[str, ...] = ("key", "value")
-    rotation: Rotation | None = None  # the same for all batch rows
+    chunk_tables: tuple[Rotation, ...] = ()  # of successive chunks, for all batch rows
     seen: int
     buffers: Copies
+
+    @property
+    def rotation(self) -> Rotation | None:
+        """Cos and sin of the tokens of which they are kept, (1, n, D) each."""
+        if not self.chunk_tables:
+            return None
+        cos, sin = (torch.cat(chunks, dim=-2) for chunks in zip(*self.chunk_tables, strict=True))
+        return cos, sin
+
+    def remember(self, rotation: Rotation) -> None:
+        """Keep a chunk's tables, which all layers share: no view, as that would keep all.
+
+        A copy is kept of those of more rows than one, and on a GPU, where a compiled model writes
+        over its own.
+        """
+        cos, sin = rotation
+        one = len(cos) == 1 and cos.is_cpu
+        self.chunk_tables += (rotation if one else (cos[:1].clone(), sin[:1].clone()),)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""
         named = [getattr(self, name) for name in self.stored] if self.seen else []
-        return [x for x in (*named, *(self.rotation or ())) if x is not None]
+        return [x for x in (*named, *chain(*self.chunk_tables)) if x is not None]
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows, int64; rows may be repeated."""
@@ -185,49 +205,44 @@ class Stored:
         return new
 
 
-def append(past: Tensor | None, new: Tensor) -> Tensor:
-    """Concatenate along the tokens into new memory, which no other tensor uses."""
-    return torch.cat([new] if past is None else [past, new], dim=-2)
-
-
-def append_tables(past: Rotation | None, new: Rotation) -> Rotation:
-    """Concatenate rotary tables as `append` does."""
-    cos, sin = past or (None, None)
-    return append(cos, new[0]), append(sin, new[1])
-
-
 def none_of(x: Tensor) -> Tensor:
     """Return an empty tensor, (B, H, 0, D), that does not keep the memory of x (B, H, T, D)."""
     return x[:, :, :0].clone()
 
 
 def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: float,
-               backend: str = "auto") -> Tensor:
+               bias: float = 0.0, backend: str = "auto") -> Tensor:
     """Attend with one row to all columns of all parts, in one softmax.
 
     Args:
         query: (B, H, 1, D).
-        parts: pairs of keys and values, (B, Hp, n, D) each; n >= 1 and Hp, a divisor of H, may
-            differ by part.
+        parts: one or two pairs of keys and values, (B, Hp, n, D) each; n >= 1 and Hp, a divisor of
+            H, may differ by part.
         scale: factor on the dot products.
+        bias: what is added to the logits of the first part, if there are two.
         backend: of `interval_attention`; "auto" takes a single tile of the blocked backend, without
             a table of intervals, where no kernel is used and no gradient is recorded.
 
     Returns:
         (B, H, 1, D) in the query's dtype.
     """
-    if backend == "auto" and not fused(query) and not torch.is_grad_enabled():
-        outputs = [_tile(query, *part, scale) for part in parts]
-    else:
-        outputs = [interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
-                                      scale=scale, backend=backend, return_lse=True)
-                   for key, value in parts]
-    return outputs[0][0] if len(outputs) == 1 else merge(*zip(*outputs, strict=True))[0]
+    (key, value), *others = parts
+    if others and not bias and key.shape[1] == others[0][0].shape[1] and key.numel() < FEW \
+            and others[0][0].numel() < FEW:
+        key, value = (torch.cat(both, dim=2) for both in zip(*parts, strict=True))
+        others = []
+    if not others:
+        return _tile(query, key, value, scale, backend)[0].reshape(query.shape)
+    out, lse, *second = [x.reshape(shape) for part in parts for x, shape in zip(
+        _tile(query, *part, scale, backend), (query.shape, query.shape[:3]), strict=True)]
+    return blend(out, lse + bias if bias else lse, *second).to(query.dtype)
 
 
-def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Return out (B, H, 1, D) and lse (B, H, 1): a KV head's query heads are the rows of a tile."""
+def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float,
+          backend: str) -> tuple[Tensor, Tensor]:
+    """Return out and lse; a KV head's query heads may be the rows of a tile."""
+    if backend != "auto" or torch.is_grad_enabled() or fused(query):
+        return interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
+                                  scale=scale, backend=backend, return_lse=True)
     rows = query.reshape(len(query), key.shape[1], -1, query.shape[3])  # (B, Hp, H / Hp, D)
-    out, lse = tile_for(query.device, query.dtype, scale).forward(rows, key, value, None, False,
-                                                                  scale)
-    return out.reshape(query.shape), lse.reshape(query.shape[:3])
+    return tile_for(query.device, query.dtype, scale).forward(rows, key, value, None, False, scale)

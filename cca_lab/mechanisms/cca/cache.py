@@ -11,10 +11,10 @@ from functools import lru_cache
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.attention import interval_attention, pool_groups
+from cca_lab.attention import interval_attention
 from cca_lab.attention.dense import expand_heads
-from cca_lab.attention.pooling import pooling_backend
-from cca_lab.attention.rotary import Rotation, at, of_rows
+from cca_lab.attention.pooling import pool_checked, pooling_backend
+from cca_lab.attention.rotary import Rotation, at, copied
 from cca_lab.mechanisms import CCA, indices
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
@@ -23,7 +23,6 @@ from cca_lab.mechanisms.caching.state import (
     Draw,
     GrowingBuffers,
     Stored,
-    append_tables,
     attend_row,
     none_of,
 )
@@ -65,8 +64,10 @@ class CCAState(Stored):
     def forget(self) -> None:
         """Reset to the empty state."""
         self.seen = 0
-        self.rotation = None
+        self.chunk_tables = ()
         self.buffers: Copies = GrowingBuffers()
+        # all core keys, and the keys and values of the visible ones: views for g rows
+        self.visible = (NO_TOKENS,) * 3
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -77,11 +78,15 @@ class CCAState(Stored):
             self.raw_key, self.raw_value = none_of(key), none_of(value)
         self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
         self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
-        first, last = behind_sinks(start, self.sinks), behind_sinks(stop, self.sinks)
+        first, last = start, stop
+        if self.sinks:
+            first, last = behind_sinks(start, self.sinks), behind_sinks(stop, self.sinks)
         change = cca_step(first, last, self.group, self.window)
-        grouped = slice(key.shape[-2] - (last - first), None)  # tokens of the chunk, behind sinks
-        self._close_groups(query[:, :, grouped],
-                           rotation and of_rows(rotation, slice(0, 1), grouped), change, scale)
+        behind_query = query
+        if key.shape[2] > last - first:  # the chunk has sinks
+            grouped = slice(key.shape[2] - (last - first), None)
+            behind_query, rotation = query[:, :, grouped], rotation and copied(rotation, grouped)
+        self._close_groups(behind_query, rotation, change, scale)
         output = self._attend(query, start, stop, change.cores, scale)
         self._evict(change.dropped)
         self.seen = stop
@@ -93,32 +98,36 @@ class CCAState(Stored):
 
         All batch rows re-rotate by the same angle, so the tables are those of one.
         """
-        members = slice(*(self.sinks + member for member in change.members))
-        count = members.stop - members.start
         if rotation is not None:
-            rotation = append_tables(self.rotation, rotation)
-            self.rotation = append_tables(None, at(rotation, slice(count, None)))
-        if not count:
+            self.remember(rotation)
+        begin, end = change.members
+        if begin == end:
             return
+        members, count = slice(self.sinks + begin, self.sinks + end), end - begin
+        if (rotation := self.rotation) is not None:
+            self.chunk_tables = (copied(rotation, slice(count, None)),)
         # only the last query of a group is read, and it is in the chunk: earlier ones may be zeros
         pooling_query = F.pad(query, (0, 0, change.earlier, 0))[:, :, :count]
         rotation = rotation and at(rotation, slice(0, count))
         backend = pooling_backend(self.backend, weights=self.weights,
                                   per_query_head=self.per_query_head)
-        core_key, core_value = pool_groups(pooling_query, self.raw_key[:, :, members],
-                                           self.raw_value[:, :, members], self.group, scale=scale,
-                                           rotation=rotation, weights=self.weights,
-                                           per_query_head=self.per_query_head, backend=backend)
+        core_key, core_value, _ = pool_checked(
+            pooling_query, self.raw_key[:, :, members], self.raw_value[:, :, members], self.group,
+            scale=scale, rotation=rotation, weights=self.weights,
+            per_query_head=self.per_query_head, backend=backend)
         self.core_key = self.buffers.append("core_key", self.core_key, core_key)
         self.core_value = self.buffers.append("core_value", self.core_value, core_value)
 
     def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
         """Attend to sinks, visible cores and the raw tokens after them, in one softmax."""
-        core_key, core_value = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
-        # one row sees all raw tokens that are stored, sinks too
-        if cores and not self.bias and stop == start + 1:
-            return attend_row(query, [(core_key, core_value), (self.raw_key, self.raw_value)],
-                              scale=scale, backend=self.backend)
+        if self.visible[0] is not self.core_key or self.visible[1].shape[2] != cores:
+            self.visible = (self.core_key, self.core_key[:, :, :cores],
+                            self.core_value[:, :, :cores])
+        _, core_key, core_value = self.visible
+        if stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
+            parts = [(core_key, core_value), (self.raw_key, self.raw_value)]
+            return attend_row(query, parts if cores else parts[1:], scale=scale,
+                              bias=self.bias, backend=self.backend)
         heads = core_key.shape[1]  # H with one core per query head, else Hk
         intervals = chunk_intervals(start, stop, self.group, self.window, self.sinks)
         keys, values = (behind(core, expand_heads(raw, heads)) for core, raw in (

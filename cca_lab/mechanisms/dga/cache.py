@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.attention.rotary import Rotation, of_rows
+from cca_lab.attention.rotary import Rotation, copied
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
@@ -19,7 +19,6 @@ from cca_lab.mechanisms.caching.state import (
     Draw,
     GrowingBuffers,
     Stored,
-    append_tables,
     attend_row,
     none_of,
 )
@@ -45,13 +44,12 @@ class DGAState(Stored):
 
     def __init__(self, mechanism: DGA) -> None:
         self.mechanism, self.seen = mechanism, 0
-        self.rotation: Rotation | None = None
         self.buffers: Copies = GrowingBuffers()
 
     def _forget_raw(self) -> None:
         self.raw_key, self.raw_value, self.raw_query = map(
             none_of, (self.raw_key, self.raw_value, self.raw_query))
-        self.rotation = None
+        self.chunk_tables = ()
         self.buffers.forget("raw_key", "raw_value", "raw_query")
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -70,15 +68,16 @@ class DGAState(Stored):
         while start < length:
             taken, full = fill(self.raw_key.shape[2], length - start, size)
             now = slice(start, start + taken)
-            # all batch rows re-rotate alike
-            tables = rotation and of_rows(rotation, slice(0, 1), now)
-            outputs.append(
-                self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale, tables))
+            q, k, v, tables = query, key, value, rotation
+            if taken < length:
+                q, k, v = (x[:, :, now] for x in (query, key, value))
+                tables = rotation and copied(rotation, now)
+            outputs.append(self._read(q, k, v, scale, tables))
             if full:
                 self._divide(query[:, :, now.stop - 1 : now.stop], scale)
             start = now.stop
         self.seen += length
-        return torch.cat(outputs, dim=2)
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
     def _read_prompt(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
                      rotation: Rotation | None) -> Tensor:
@@ -97,7 +96,7 @@ class DGAState(Stored):
         if self.mechanism.choose == "blocks":
             self.raw_query = self.buffers.append("raw_query", self.raw_query, query)
         if rotation is not None:
-            self.rotation = append_tables(self.rotation, rotation)
+            self.remember(rotation)
         kept = self.kept_key.shape[2]
         if kept and query.shape[2] == 1:
             return attend_row(query, [(self.kept_key, self.kept_value),

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.attention.received import attention_received
 from cca_lab.mechanisms.indices import blocks_before, focal_count
 from cca_lab.mechanisms.tokens import best, floor_of_share
 from cca_lab.settings import check_flags, check_integers
 
 CHOICES = ("prompt", "blocks")
-ROWS_AT_ONCE = 256  # rows of A in memory at a time
+ROWS_AT_ONCE = 256  # sampled rows of A in memory at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +85,9 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None,
     batch, heads, length, head_dim = q.shape
     scale = head_dim**-0.5 if scale is None else scale
     token = torch.arange(length, device=q.device)
-    rows = token if rows is None else rows.to(q.device)
-    dtype = accumulation_dtype(q.dtype)
+    if rows is None:
+        return attention_received(q, k, scale=scale) / (length - token)
+    rows, dtype = rows.to(q.device), accumulation_dtype(q.dtype)
     keys = k.to(dtype)[:, :, None]  # (B, Hk, 1, L, D)
     accumulated = torch.zeros(batch, heads, length, dtype=dtype, device=q.device)
     for some in rows.split(ROWS_AT_ONCE):

@@ -11,19 +11,17 @@ chunk.
 
 from dataclasses import replace
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
+from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.attention.dense import accumulation_dtype, product
+from cca_lab.attention.received import attention_received
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, Stored, none_of
 from cca_lab.mechanisms.h2o.mechanism import H2O, survivors
 from cca_lab.settings import check_integers
-
-# rows of explicit weights for the scores; a long prompt then needs no L x L matrix
-ROWS_AT_ONCE = 512
 
 
 class H2OState(Stored):
@@ -62,17 +60,19 @@ class H2OState(Stored):
 
     def _attend(self, query: Tensor, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, and update the scores."""
+        if query.shape[2] == 1:  # the row sees all
+            dtype = self.score.dtype
+            rows = query.reshape(len(query), self.key.shape[1], -1, query.shape[3]).to(dtype)
+            weights = (product(rows, self.key.to(dtype).mT) * scale).softmax(dim=-1)
+            self.score += weights.detach().mean(dim=2)                         # (B, Hk, n)
+            return product(weights, self.value.to(dtype)).to(query.dtype).reshape(query.shape)
         entries, kv_heads = self.key.shape[2], self.key.shape[1]
-        past, done = entries - query.shape[2], []
-        for rows in torch.arange(query.shape[2], device=query.device).split(ROWS_AT_ONCE):
-            stop = past + int(rows[-1]) + 1
-            visible = torch.arange(stop, device=query.device) <= past + rows[:, None]  # (R, stop)
-            weights, _ = masked_matrix(query[:, :, rows], self.key[:, :, :stop],
-                                       visible[None, None], scale)
-            attention = weights.detach().unflatten(1, (kv_heads, -1)).mean(2).sum(-2)
-            self.score[:, :, :stop] += attention                               # (B, Hk, stop)
-            done.append(weigh(weights, self.value[:, :, :stop]).to(query.dtype))
-        return torch.cat(done, dim=2)
+        out, lse = interval_attention(query, self.key, self.value,
+                                      causal_intervals(query.shape[2], entries), scale=scale,
+                                      return_lse=True)
+        received = attention_received(query, self.key, scale=scale, lse=lse)       # (B, H, n)
+        self.score += received.unflatten(1, (kv_heads, -1)).mean(2)
+        return out
 
     def _evict(self) -> None:
         """Keep the budget: recent entries, and others with high scores."""

@@ -39,6 +39,9 @@ OTHERS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (
     CCA, DGA, H2O, StreamingLLM, LMInfinite, MeanPooling, RandomTokens)}
 
 
+Index = slice | Tensor
+
+
 class Part(NamedTuple):
     """The heads of one layer that attend alike.
 
@@ -158,13 +161,24 @@ class KeptHeads(Mechanism):
     def by_parts(self, q: Tensor, k: Tensor, v: Tensor,
                  attend: Callable[[Part, Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Return (B, H, L, D): what `attend` returns for the q, k and v of each part's heads."""
-        parts = self.parts(q.shape[1], k.shape[1])
-        if len(parts) == 1:
-            return attend(parts[0], q, k, v)
-        outputs = [attend(part, q[:, part.heads], k[:, part.kv_heads], v[:, part.kv_heads])
-                   for part in parts]
-        order = torch.tensor([head for part in parts for head in part.heads], device=q.device)
-        return torch.cat(outputs, dim=1)[:, order.argsort()]
+        sizes = q.shape[1], k.shape[1]
+        if (split := self._splits.get(sizes)) is None:
+            split = self._splits[sizes] = self._split(*sizes)
+        indices, order = split
+        outputs = [attend(part, q[:, heads], k[:, kv_heads], v[:, kv_heads])
+                   for part, heads, kv_heads in indices]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)[:, order]
+
+    @cached_property
+    def _splits(self) -> dict[tuple[int, int], tuple[list[tuple[Part, Index, Index]], Index]]:
+        """The parts of so many heads and KV heads, and how to index them; made once for each."""
+        return {}
+
+    def _split(self, heads: int, kv_heads: int) -> tuple[list[tuple[Part, Index, Index]], Index]:
+        parts = self.parts(heads, kv_heads)
+        order = torch.tensor([head for part in parts for head in part.heads], device="cpu")
+        return ([(part, _index(part.heads), _index(part.kv_heads)) for part in parts],
+                _index(order.argsort().tolist()))
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Attend with the loops of each head's mechanism: the specification."""
@@ -265,6 +279,13 @@ def best_heads(scores: Sequence[Sequence[float]], count: int) -> list[list[int]]
     for _, layer, head in sorted(every)[:count]:
         kept[layer].append(head)
     return [sorted(heads) for heads in kept]
+
+
+def _index(numbers: list[int]) -> Index:
+    """Return an index of these numbers, a slice if they are successive: it copies nothing."""
+    first, last = numbers[0], numbers[-1]
+    return slice(first, last + 1) if numbers == list(range(first, last + 1)) else torch.tensor(
+        numbers, device="cpu")
 
 
 def _are_lists(kept: Any) -> bool:

@@ -69,13 +69,15 @@ class LoCoCoState(Stored):
         while start < length:
             taken, full = fill(self.open, length - start, self.segment)
             now = slice(start, start + taken)
-            outputs.append(self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale))
+            q, k, v = (query, key, value) if taken == length else (
+                x[:, :, now] for x in (query, key, value))
+            outputs.append(self._read(q, k, v, scale))
             if full:
                 self._close()
             start = now.stop
         if self.mechanism.borders == "calls" and self.open:
             self._close()
-        return torch.cat(outputs, dim=2)
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Process tokens of one segment."""

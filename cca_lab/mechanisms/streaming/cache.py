@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.attention import interval_attention
-from cca_lab.attention.rotary import Rotation, at, of_rows, turn
+from cca_lab.attention.rotary import Rotation, at, first_row, turn
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
 from cca_lab.mechanisms.caching.state import (
@@ -63,27 +63,27 @@ class StreamingLLMState(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
-        # on the CPU, where intervals are built
-        row = torch.arange(self.seen, self.seen + key.shape[2], device="cpu")
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
         self.key = self.buffers.append("key", past[0], key)
         self.value = self.buffers.append("value", past[1], value)
         if rotation is not None and self.kept_positions:
-            rotation = of_rows(rotation, slice(0, 1))  # all batch rows re-rotate by the same angle
-            for position in self.kept_positions & set(row.tolist()):  # of later chunks
+            rotation = first_row(rotation)
+            now = range(self.seen, self.seen + key.shape[2])
+            for position in self.kept_positions.intersection(now):  # of later chunks
                 self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
         else:
             rotation = None
-        output = self._attend(query, row, rotation, scale)
-        self.seen += len(row)
+        output = self._attend(query, rotation, scale)
+        self.seen += key.shape[2]
         self._evict()  # after the chunk has attended
         return output
 
-    def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None,
-                scale: float) -> Tensor:
+    def _attend(self, query: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, the far part at its positions."""
-        if len(row) == 1 and rotation is None:  # it sees all that is stored
+        if query.shape[2] == 1 and rotation is None:  # it sees all that is stored
             return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
+        # on the CPU, where intervals are built
+        row = torch.arange(self.seen, self.seen + query.shape[2], device="cpu")
         dropped = sink_dropped(self.seen, self.sinks, self.recent)
         visible = intervals(row, self.sinks, self.recent + 1, dropped)
         # every row sees all stored tokens: a separate far part only after drops

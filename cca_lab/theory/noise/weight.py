@@ -24,7 +24,6 @@ from math import factorial, prod
 from typing import Any
 
 Weights = Sequence[Any]  # of L numbers, positive, summing to 1
-FIVE_PER_CENT = 0.05
 
 
 def lemma2(weights: Weights, j: int) -> Any:
@@ -45,10 +44,10 @@ def variance_coefficients(weights: Weights, j: int) -> tuple[Any, Any]:
     return weights[j] ** 2 * lemma2(weights, j), weights[j] ** 2 * second_order(weights, j)
 
 
-def first_order_range(weights: Weights, j: int, share: float = FIVE_PER_CENT) -> float:
-    """Return sqrt(share U_j / |C_j|), where the sigma^4 term is `share` of the sigma^2 term."""
+def first_order_range(weights: Weights, j: int) -> float:
+    """Return the sigma at which the sigma^4 term is 5 % of the sigma^2 term."""
     second = abs(second_order(weights, j))
-    return math.sqrt(share * lemma2(weights, j) / second) if second else math.inf
+    return math.sqrt(0.05 * lemma2(weights, j) / second) if second else math.inf
 
 
 def lemma1_remainder(weights: Sequence[Fraction], noise: Sequence[Fraction], j: int) -> Decimal:

@@ -1,9 +1,7 @@
 """a7: other right answers; wrong ones stand in the tables of the exercises."""
 
-from tests.course.kinds import Right, Wrong
-
-RIGHT = [
-    Right("in torch, without a kernel: only a person can object; noisy, and in other types", {
+RIGHT = {
+    "in torch, without a kernel: only a person can object; noisy, and in other types": {
         "a7.1": '''
 def by_hand():
     return {"programs": 3 * 2, "rows": (8, 9), "columns": (4, 5), "offset": 4 * 6 + 4,
@@ -38,7 +36,5 @@ def tiles_read(length, group, window, block_rows, block_columns):
         raw = end - ((first + 1 - window) // group * group if first + 1 >= window + group else 0)
         count += math.ceil(cores / block_columns) + math.ceil(raw / block_columns)
     return torch.tensor(count)
-'''}),
-]
-
-WRONG: list[Wrong] = []
+'''},
+}

@@ -18,7 +18,7 @@ def full_step(state, q, k, v, scale):
         k, v = torch.cat([state["k"], k], dim=2), torch.cat([state["v"], v], dim=2)
     rows = torch.arange(k.shape[2])
     return attend(q, k, v, rows <= rows[-q.shape[2]:, None], scale), {"k": k, "v": v}
-''',}),
+'''}),
     Right("one mask for a chunk, sinks and window in one tensor", {
         "a8.3": '''
 def cores_step(state, q, k, v, scale, sinks, group, window):

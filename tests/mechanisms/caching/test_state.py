@@ -8,6 +8,7 @@ import torch
 
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching import state
 from cca_lab.mechanisms.caching.state import (
     Copies,
     GrowingBuffers,
@@ -75,6 +76,20 @@ def test_rooms_hold_what_copies_hold(seed, sinks):
     with torch.inference_mode():
         assert agree(GrowingBuffers(), seed, sinks)
     assert agree(GrowingBuffers(), seed, sinks)
+
+
+@torch.no_grad()
+def test_few_numbers_are_copied(monkeypatch):
+    """No room is kept, nothing is merged, and the values are those of buffers and of two tiles."""
+    torch.manual_seed(0)
+    query = torch.randn(2, 6, 1, 4)
+    parts = [(new_entries(n, n), new_entries(n, n + 1)) for n in (3, 9)]
+    apart = attend_row(query, parts, scale=0.7)
+    monkeypatch.setattr(state, "FEW", 10 ** 6)
+    assert agree(GrowingBuffers(), 1, 5)
+    stored = GrowingBuffers().append("key", *parts[0])
+    assert stored.untyped_storage().nbytes() == stored.nbytes
+    assert torch.allclose(attend_row(query, parts, scale=0.7), apart, atol=1e-6)
 
 
 def test_first_entries_left_behind_are_found(monkeypatch):

@@ -50,8 +50,8 @@ def test_decoding_kills_an_eviction_of_one_too_many(monkeypatch):
     monkeypatch.setattr(CCAState, "_evict", mutants.evict_one_too_many)
     for check in (lambda: check_decoding("gpt2", 4, 7),
                   lambda: check_chunks("gpt2", [13, 9, 13], group=4, window=7)):
-        # it leaves a hole
-        with pytest.raises(ValueError, match="intervals|every token needs its query"):
+        # a row reads what is left; a chunk finds a hole
+        with pytest.raises((AssertionError, ValueError), match="max error|intervals"):
             check()
 
 

@@ -96,10 +96,11 @@ def test_uniform_attention_favours_the_first_tokens():
 
 
 def test_scores_in_pieces_of_rows(monkeypatch):
+    """All rows as a sample, three at a time, against all rows at once."""
     q, k, _ = bench.inputs(heads=4, kv_heads=2)
-    whole = dga.importance(q, k)
     monkeypatch.setattr("cca_lab.mechanisms.dga.selection.ROWS_AT_ONCE", 3)
-    bench.assert_close(dga.importance(q, k), whole, "scores")
+    every = torch.arange(q.shape[2])
+    bench.assert_close(dga.importance(q, k, rows=every), dga.importance(q, k), "scores")
 
 
 @pytest.mark.parametrize("sampled", [None, torch.arange(0, 2048, 2)], ids=["all", "sample"])

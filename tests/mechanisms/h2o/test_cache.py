@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from cca_lab.mechanisms import H2O
 from cca_lab.mechanisms.caches import CacheSizes, H2OCache
-from cca_lab.mechanisms.h2o import cache as cache_module
 from cca_lab.mechanisms.h2o.cache import H2OState
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
@@ -84,14 +83,6 @@ def test_state_equals_the_mechanism_without_a_model(data):
         assert state.key.shape[2] == min(state.seen, heavy + recent)
     wanted = H2O(heavy=heavy, recent=recent, prompt=first).loops(q, k, v, scale=3.0)
     bench.assert_close(torch.cat(parts, dim=2), wanted, "state")
-
-
-def test_a_long_prompt_in_row_chunks_is_the_same(monkeypatch):
-    model, ids = swapped("llama"), text(25)
-    wanted = in_chunks(model, ids, [20, 1, 1, 1, 1, 1])
-    monkeypatch.setattr(cache_module, "ROWS_AT_ONCE", 3)
-    bench.assert_close(in_chunks(model, ids, [20, 1, 1, 1, 1, 1]), wanted, "rows three at a time",
-                       1e-10)
 
 
 def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
