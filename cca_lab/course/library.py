@@ -28,7 +28,7 @@ FILE = "my_attention.py"
 # The turns that are kept, in the order of the ladder, each with its function.
 LADDER = {
     "00.1": "weighted_mean", "00.2": "pooling_matrix", "01.2": "attend_loops",
-    "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
+    "01.3": "attend_dense", "01.4": "leaks", "01.7": "online_step", "01.10": "attend_tiles",
     "01.17": "attend_kernel", "02.2": "count_keys", "02.4": "choose_then_test",
     "02.8": "weight_beyond", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
