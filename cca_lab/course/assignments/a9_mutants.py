@@ -26,7 +26,6 @@ from cca_lab.course.tasks import (
 from cca_lab.course.turns import nb03, nb08
 
 CALLS, SIZE, MOST = 100, 40, 60  # of one implementation; of a dimension, of a number
-PAIRS = {True: 3, False: 6}  # on secret inputs: of mutants that a cell shows, and of others
 NOTEBOOK = {task.id: task for task in (*nb03.TURNS, *nb08.TURNS)}
 
 
@@ -107,8 +106,7 @@ def judge(answer: Answer, draw: Draw, rights: dict[str, Answer], mutants: dict[s
     forgets what it has seen: else what most implementations return would be right.
     """
     survived, punished = list[str](), list[str]()
-    chosen = draw.sample(list(mutants), PAIRS[shown]) if draw.secret else list(mutants)
-    for number, said in enumerate(chosen):
+    for number, said in enumerate(draw.sample(list(mutants), len(mutants))):
         if draw.secret and hasattr(answer, "forget"):
             answer.forget()
         about, right = list(rights.items())[number % len(rights)]
@@ -121,7 +119,7 @@ def judge(answer: Answer, draw: Draw, rights: dict[str, Answer], mutants: dict[s
                                 * watched.rounds)
             elif verdict and not good:
                 survived.append(said)
-    caught, count = len(chosen) - len(survived), len(chosen)
+    caught, count = len(mutants) - len(survived), len(mutants)
     words = [f"{caught} of {count} wrong implementations caught, {len(punished)} of {count} right "
              "ones called wrong"]
     words += [f"One that survived is wrong: {said}" for said in survived[:1] if shown]
@@ -198,16 +196,16 @@ def refuses(name: str, points: tuple[int, int], rights: dict[str, Answer],
     wrong = wrong | {
         f"0 of {len(shown)} wrong implementations caught": lambda mutant: True,
         f"{len(shown)} of {len(shown)} right ones called wrong": lambda mutant: False,
-        "One that survived is wrong: ": few, " of 3 right ones called wrong": MostSay(
-            look, blind, *more)}
+        "One that survived is wrong: ": few,
+        f" of {len(shown)} right ones called wrong": MostSay(look, blind, *more)}
     return (Property(f"wrong {name} are caught, right ones pass", points[0],
                      partial(judge, rights=rights, mutants=shown, look=look, shown=True),
                      wrong=wrong),
             Property(f"wrong {name} of other kinds are caught", points[1],
                      partial(judge, rights=rights, mutants=hidden, look=look, shown=False),
                      hidden=True, wrong={
-                         "wrong implementations caught, 0 of 6 right ones": few,
-                         " of 6 right ones called wrong": MostSay(look, blind, *more)}))
+                "wrong implementations caught, 0 of ": few,
+                f" of {len(hidden)} right ones called wrong": MostSay(look, blind, *more)}))
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
