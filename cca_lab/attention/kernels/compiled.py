@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from cca_lab.attention.kernels.offline import Resources
 
 
-def compiled_launch(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> "Resources":
+def compiled_launch(launcher: Callable[..., Any], *inputs: Any,
+                    target: str = "sm_90") -> "Resources":
     """Compile the kernel that a reader's launcher starts, for an NVIDIA target.
 
     Args:
