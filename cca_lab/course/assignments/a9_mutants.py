@@ -271,7 +271,8 @@ def pooled_by(make: Answer) -> Answer:
 
 
 POOLS = {said: pooled_by(wrong) for said, wrong in nb03.CORES.items()} | NOTEBOOK["03.13"].wrong | {
-    "no maximum is subtracted, and a large power overflows": pooled_by(nb03.pooled)}
+    "no maximum is subtracted, and a large power overflows": pooled_by(nb03.pools(
+        lambda q, k, scale: (scale * k @ q[-1]).exp() / (scale * k @ q[-1]).exp().sum()))}
 
 
 # a9.5: a step of a cache
