@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 from cca_lab import files
 from tests.course import matrix
 
 
+@pytest.mark.nightly
 def test_a_file_is_checked_task_by_task_and_a_submission_is_not_collected(tmp_path):
     """The mutant that collects everything runs a submission's conftest.py as the teacher."""
     lab, left = tmp_path / "lab", tmp_path / "left"
