@@ -118,7 +118,8 @@ def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course
     nbgrader(course, "generate_assignment", "a5_cca", "--force")
     assert (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text().strip() == ours.strip()
     noisy = classroom.noisy(matrix.solved("a5")["a5-2-answer"])
-    for student, notebook in {"solved": handed_in.solved("a5"), "noisy": handed_in.solved("a5", {"a5.2": noisy}),
+    for student, notebook in {"solved": handed_in.solved("a5"),
+                              "noisy": handed_in.solved("a5", {"a5.2": noisy}),
                               "wrong": handed_in.solved("a5", {"a5.2": classroom.WRONG}),
                               "untouched": handed_in.released("a5")}.items():
         handed_in.hand_in(course / "submitted", student, "a5", notebook)
