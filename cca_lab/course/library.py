@@ -28,16 +28,15 @@ FILE = "my_attention.py"
 # The turns that are kept, in the order of the ladder, each with its function.
 LADDER = {
     "00.1": "weighted_mean", "00.2": "pooling_matrix", "01.2": "attend_loops",
-    "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
+    "01.3": "attend_dense", "01.4": "leaks", "01.7": "online_step", "01.10": "attend_tiles",
     "01.17": "attend_kernel", "02.2": "count_keys", "02.4": "choose_then_test",
     "02.8": "weight_beyond", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
     "03.14": "by_kernel", "04.2": "importance_of", "04.4": "reads_of", "04.5": "attend_groups",
     "04.7": "group_table", "05.5": "mixing_weights", "05.6": "attend_memory",
     "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table", "07.2": "count_pairs",
-    "07.6": "kept_entries", "07.8": "half_length", "08.2": "streaming_step", "08.4": "h2o_step",
-    "09.3": "operations_a_byte", "09.4": "computed_pairs", "09.9": "needed_share",
-    "14.2": "two_losses", "14.3": "train"}
+    "07.6": "kept_entries", "08.2": "streaming_step", "08.4": "h2o_step",
+    "09.3": "operations_a_byte", "09.4": "computed_pairs", "14.2": "two_losses", "14.3": "train"}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"

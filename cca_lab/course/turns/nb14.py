@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 14: a training loop, and weights of tokens."""
+"""What the reader writes in notebook 14: the losses of a batch, and a training loop."""
 
 import copy
 from collections.abc import Callable
@@ -193,26 +193,6 @@ class Questions:
         return torch.randint(20, (rows, length), generator=generator), known
 
 
-# 14.7: how a row reads one token
-def token_weight(row: Tensor, phi: Tensor, token: int, *, turned: bool = False,
-                 join: Callable[..., Any] = lambda weight, part: weight * part,
-                 raw: Callable[[int, int, int], int] = lambda token, cores, group:
-                     token - cores * group + cores) -> Any:
-    """Return the weight of one token in a row; the keywords are mistakes."""
-    cores, group = phi.shape
-    if token >= cores * group:
-        return row[raw(token, cores, group)]
-    core, place = divmod(token, group)
-    core, place = (min(place, cores - 1), min(core, group - 1)) if turned else (core, place)
-    return join(row[core], phi[core, place])
-
-
-def places(draw: Draw, cores: int, group: int, raw: int, token: int) -> tuple[Any, ...]:
-    """Return a row's weights, the pooling weights, and a token."""
-    phi = draw.normal(cores, group).softmax(1) if cores else torch.zeros(0, group).double()
-    return draw.normal(cores + raw).softmax(0), phi, token
-
-
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("14.2", "two_losses", "The loss of the text and of the answers", 8, 3, 5, (
         equals("equal to the loss of each token, chosen one by one", two_losses,
@@ -270,24 +250,4 @@ TURNS: tuple[CourseTask, ...] = (
             "optimizer.step() comes after both": {"wrong": "step first"}})),
         Property("the same losses and weights as the package's Finetuner", 1, as_finetuner)),
                shared=True, drive=trained),
-    CourseTask("14.7", "token_weight", "How a row reads one token", 6, 2, 4, (
-        equals("in a core and raw", token_weight, examples(places, *(
-            (*sizes, token) for sizes in ((3, 4, 5), (2, 3, 4), (1, 1, 2), (0, 4, 3))
-            for token in range(sizes[0] * sizes[1] + sizes[2]))), "the weight",
-               wrong=mistakes(token_weight, {
-            "the core's weight is not divided among its members: multiply by phi":
-                {"join": lambda weight, part: weight},
-            "this is phi alone; multiply it by the weight of its core":
-                {"join": lambda weight, part: part},
-            "both factors are added; they are multiplied":
-                {"join": lambda weight, part: weight + part},
-            "token // group is the core, token % group the place in it: they are exchanged":
-                {"turned": True},
-            "the columns of raw tokens begin behind the cores: add the number of cores":
-                {"raw": lambda token, cores, group: token - cores * group},
-            "a raw token's column is its number plus the cores; subtract the tokens in cores":
-                {"raw": lambda token, cores, group: token + cores},
-            "a raw token's number is taken as its column": {"raw": lambda token, *sizes: token},
-            "this is the first raw token's weight":
-                {"raw": lambda token, cores, group: cores}})),)),
 )

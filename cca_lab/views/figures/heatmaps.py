@@ -245,10 +245,11 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
                  width=0.8)
         axes.set_title(f"key {step + 1}: max {maxima[step]:g}\nsum {sums[step]:.4g}", fontsize=9,
                        fontweight="normal")
-        axes.set_xticks(np.arange(steps), tick_labels(labels, steps), rotation=90 if labels else 0)
+        axes.set_xticks(np.arange(steps), tick_labels(labels or range(1, steps + 1), steps),
+                        rotation=90 if labels else 0)
         axes.set_ylim(0, 1.05)
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)
-        axes.set_yticks([0, 0.5, 1] if step == 0 else [])
-    np.atleast_1d(panels)[0].set_ylabel("exp(score − max)", color=FAINT)
+        axes.set_yticks([0, 0.5, 1])
+    np.atleast_1d(panels)[0].set_ylabel("power, over that of the maximum", color=FAINT)
     return figure
