@@ -36,14 +36,13 @@ LADDER = {
     "03.14": "by_kernel", "04.2": "importance_of", "04.4": "reads_of", "04.5": "attend_groups",
     "04.7": "group_table", "05.5": "mixing_weights", "05.6": "attend_memory",
     "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table", "07.2": "count_pairs",
-    "07.6": "kept_entries", "07.8": "half_length", "08.2": "streaming_step", "08.4": "h2o_step",
-    "09.3": "operations_a_byte", "09.4": "computed_pairs", "09.9": "needed_share",
-    "10.2": "chance_of_sparse", "10.4": "counterexample", "10.6": "corrected_bound",
-    "10.8": "row_that_fools", "11.4": "noise_factor", "11.8": "kappas", "11.10": "rising_rows",
-    "12.2": "layers_until", "12.6": "unseen_change", "13.3": "with_attention",
-    "13.6": "groups_of", "14.2": "two_losses", "14.3": "train", "15.2": "half_width",
-    "15.5": "verdict", "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads",
-    "17.6": "entries"}
+    "07.6": "kept_entries", "08.2": "streaming_step", "08.4": "h2o_step",
+    "09.3": "operations_a_byte", "09.4": "computed_pairs", "10.2": "chance_of_sparse",
+    "10.4": "counterexample", "10.6": "corrected_bound", "10.8": "row_that_fools",
+    "11.4": "noise_factor", "11.8": "kappas", "11.10": "rising_rows", "12.2": "layers_until",
+    "12.6": "unseen_change", "13.3": "with_attention", "13.6": "groups_of",
+    "14.2": "two_losses", "14.3": "train", "15.2": "half_width", "15.5": "verdict",
+    "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads", "17.6": "entries"}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"

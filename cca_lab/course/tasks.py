@@ -249,6 +249,8 @@ class Calls:
 
     def __init__(self, answer: Answer, drive: Callable[[Answer], Answer]) -> None:
         self.answer, self.noted = drive(answer), list[tuple[tuple[Any, ...], Any]]()
+        if hasattr(answer, "forget"):
+            self.forget = answer.forget
 
     def __call__(self, *args: Any) -> Any:
         """Call the answer."""

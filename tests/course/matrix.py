@@ -23,13 +23,8 @@ HERE = [part for part in ASSIGNMENTS if INTERPRETED or part != "a7"]
 
 def answers(kind: str) -> list[tuple[str, str, dict[str, str]]]:
     """Return all answers of a kind, "RIGHT" or "WRONG": assignment, what is said, cells by task."""
-    found = {part: getattr(importlib.import_module(f"tests.course.answers.{part}"), kind, {})
-             for part in ASSIGNMENTS}
-    for part in ("a8", "a9"):  # until they are tables, too
-        if isinstance(found[part], list):
-            found[part] = {entry.what: entry.cells for entry in found[part]
-                           if hasattr(entry, "cells")}
-    return [(part, what, cells) for part, table in found.items() for what, cells in table.items()]
+    return [(part, what, cells) for part in ASSIGNMENTS for what, cells in getattr(
+        importlib.import_module(f"tests.course.answers.{part}"), kind, {}).items()]
 
 
 @cache

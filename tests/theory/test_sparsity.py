@@ -82,7 +82,8 @@ def test_moments_of_the_gaussian_agree_with_their_closed_form(tau, t):
     assert conditional.variance == pytest.approx(second - mean**2, rel=1e-8)
 
 
-@pytest.mark.parametrize("law", [gaussian(2.0), laplace(0.8), uniform(4.0)], ids=str)
+@pytest.mark.parametrize("law", [gaussian(2.0), laplace(0.8), uniform(4.0)],
+                         ids=lambda law: law.name)
 def test_the_mean_of_a_law_is_that_of_its_quadrature(law):
     everything = law.bound if law.bound < np.inf else 60.0
     z, weights = logits.nodes(law, everything)

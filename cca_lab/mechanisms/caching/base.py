@@ -198,6 +198,8 @@ class StateLayer(CacheLayerMixin):
         self.dtype = self.dtype or key.dtype
         if dtype != self.dtype:  # where autocast is around a part of the text only
             query, key, value = (x.to(self.dtype) for x in (query, key, value))
+        if batch > 1:
+            self._arrange(chunk, padded=bool(padding))
         if not padding and len(self.states) == 1:
             self._begin(batch)
             output = self.states[0].step(query, key, value, scale=scale, rotation=rotation)
@@ -206,6 +208,13 @@ class StateLayer(CacheLayerMixin):
                                          padding or [0] * batch)
         self.columns, self.reading = self.columns + chunk, False
         return output if dtype == self.dtype else output.to(dtype)
+
+    def _arrange(self, chunk: int, *, padded: bool) -> None:
+        """Let rows of different length go on together, one token at a time, or by themselves."""
+        if chunk > 1 or padded or torch.is_grad_enabled():
+            self.states = [one for state in self.states for one in state.split()]
+        elif len(self.states) > 1:
+            self.states = self.states[0].join(self.states)
 
     def _begin(self, batch: int) -> None:
         self.batch, self.expected, self.reading = batch, False, True

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -159,6 +159,14 @@ class State(Protocol):
         """Return a new state with the given batch rows, int64; rows may be repeated."""
         ...
 
+    def join(self, states: "Sequence[Any]") -> "list[State]":
+        """Return one state for rows, each with a state, that go on alike; else the states."""
+        ...
+
+    def split(self) -> "list[State]":
+        """Return states that read chunks of any size: the state, or one for each row."""
+        ...
+
     def fill(self, length: int, heads: int, draw: "Draw") -> None:
         """Fill the state as after a prompt of `length` tokens, at random, for H query heads."""
         ...
@@ -194,6 +202,22 @@ class Stored:
         """Return all tensors that the state stores."""
         named = [getattr(self, name) for name in self.stored] if self.seen else []
         return [x for x in (*named, *chain(*self.chunk_tables)) if x is not None]
+
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for rows, each with a state, that go on alike; else the states."""
+        return list(states)
+
+    def split(self) -> list[State]:
+        """Return states that read chunks of any size: the state, or one for each row."""
+        return [self]  # type: ignore[list-item]  # what has a step is a state
+
+    def joined(self, states: Sequence[Any]) -> Self:
+        """Return the state of all rows, which have equally many entries."""
+        new = copy(self)
+        new.buffers, new.seen = type(self.buffers)(), max(state.seen for state in states)
+        for name in self.stored:
+            setattr(new, name, torch.cat([getattr(state, name) for state in states]))
+        return new
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows, int64; rows may be repeated."""

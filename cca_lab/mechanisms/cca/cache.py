@@ -6,7 +6,9 @@ arrives: that token's query, which pools it (Eq. 2), need not be stored. Sinks a
 all of the above is of the tokens behind them.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,6 +24,7 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
+    State,
     Stored,
     attend_row,
     none_of,
@@ -47,7 +50,7 @@ class CCAState(Stored):
     """
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
-    stored = ("core_key", "core_value", "raw_key", "raw_value")
+    stored: tuple[str, ...] = ("core_key", "core_value", "raw_key", "raw_value")
     bias = 0.0
 
     def __init__(self, mechanism: CCA) -> None:
@@ -138,6 +141,12 @@ class CCAState(Stored):
         return interval_attention(query, keys, values, intervals, scale=scale,
                                   backend=self.backend)
 
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for rows of different length, see `ragged`; or the states."""
+        from cca_lab.mechanisms.cca.ragged import joined  # which is made of this state
+
+        return joined(states)
+
     def _evict(self, count: int) -> None:
         """Drop the raw tokens that no later row reads, those right behind the sinks."""
         if count:
@@ -160,8 +169,7 @@ class CCACache(MechanismCache[CCA]):
     It stores floor(t / g) core tokens and at most s + g - 2 raw tokens per layer after t
     tokens, O(L / g + s), where a full cache stores t; with sinks S more, t being the tokens behind
     them. Decoding with it gives what a forward over the whole text gives. Beam search and prefill
-    in chunks of any size work. Rows of different length must be padded on the left; they are then
-    computed row by row, which is slower.
+    in chunks of any size work. Rows of different length must be padded on the left.
     """
 
     mechanism: type[CCA] = CCA
@@ -194,6 +202,7 @@ class RandomTokensState(CCAState):
     """As `CCAState`, with the token drawn from each group in place of its core."""
 
     per_query_head = False
+    join = Stored.join
 
     def __init__(self, mechanism: RandomTokens) -> None:
         self.seed = mechanism.seed

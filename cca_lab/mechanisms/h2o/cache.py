@@ -9,7 +9,9 @@ mechanism gives over the whole text with `prompt=P`; token by token from the fir
 chunk.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,7 +21,14 @@ from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.received import attention_received
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, Stored, none_of
+from cca_lab.mechanisms.caching.state import (
+    NO_TOKENS,
+    Copies,
+    Draw,
+    State,
+    Stored,
+    none_of,
+)
 from cca_lab.mechanisms.h2o.mechanism import H2O, survivors
 from cca_lab.settings import check_integers
 
@@ -82,6 +91,13 @@ class H2OState(Stored):
         self.score = self.score.gather(2, kept)
         entries = kept[..., None].expand(-1, -1, -1, self.key.shape[3])
         self.key, self.value = self.key.gather(2, entries), self.value.gather(2, entries)
+
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state once all rows are full of equally many entries."""
+        budgets = {(state.heavy, state.recent) for state in states}
+        full = all(state.key.shape[2] == self.heavy + self.recent and state.seen >= self.prompt
+                   for state in states)
+        return [self.joined(states)] if full and len(budgets) == 1 else list(states)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after a prompt of `length` tokens."""

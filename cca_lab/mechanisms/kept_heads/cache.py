@@ -61,7 +61,7 @@ class FullState(Stored):
         self.key, self.value = (draw(length) for _ in range(2))
 
 
-class KeptHeadsState:
+class KeptHeadsState(Stored):
     """A state for the kept heads of a layer, and one for its other heads."""
 
     def __init__(self, mechanism: KeptHeads) -> None:

@@ -10,8 +10,9 @@ Differs from LM-Infinite's public code, which keeps every token and rotates all 
 step: no later row reads a token that has left the window and is not global, so it is dropped here.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
+    State,
     Stored,
     attend_row,
 )
@@ -135,6 +137,12 @@ class StreamingLLMState(Stored):
         self.seen = length
         self.key, self.value = (draw(sink_entries(length, self.sinks,
                                                   self.recent)) for _ in range(2))
+
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state once all rows are full, unless queries turn by a row's own angle."""
+        full = self.sinks + self.recent
+        turns = any(state.tables or state.seen < full for state in states)
+        return list(states) if turns else [self.joined(states)]
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""

@@ -7,7 +7,7 @@ meant by "Hessian", of which the article docs/claims/dga.md says more:
     of Problems 1 and 2, by the weights      H = 2 V V^T  (L x L)    Hbar = 2 Vbar Vbar^T  (k x k)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -31,14 +31,6 @@ def hessian(values: Array) -> Array:
 def hessian_printed(values: Array) -> Array:
     """Return 2 V^T V, the H of Lemmas 3 and 4, and of Vbar the Hbar of Eq. 32: (L, d) -> (d, d)."""
     return 2 * values.T @ values
-
-
-def grouping_matrix(sizes: Sequence[int]) -> Array:
-    """Return M of Eq. 33, (k, L) of Fractions: row g is 1/|G_g| on the neighbours of group g."""
-    matrix = np.full((len(sizes), sum(sizes)), Fraction(0))
-    for g, size in enumerate(sizes):
-        matrix[g, sum(sizes[:g]):sum(sizes[:g + 1])] = Fraction(1, size)
-    return matrix
 
 
 def grouped(values: Array, m: int) -> Array:
@@ -186,13 +178,6 @@ def check_eigenvalues(bounds: Bounds) -> Outcome:
         sharp |= len(full) > 1 and bool(any(bounded) and all((left >= high - slack)[bounded]))
     return Outcome(sharp, f"never exceeded in {applies} cases"
                    + (", and attained by all bounds at once" if sharp else ", never attained"))
-
-
-def tangent_hessian(values: Array) -> Array:
-    """Return H on the tangent space of the simplex, orthonormal basis: (L, d) -> (L - 1, L - 1)."""
-    length = len(values)
-    basis = np.linalg.svd(np.ones((1, length)))[2][1:]  # (L - 1, L), each row summing to 0
-    return basis @ hessian(values.astype(float)) @ basis.T
 
 
 SUBJECTS = {

@@ -12,14 +12,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.noise.weight import Weights, lemma2, softmax_series
+from cca_lab.theory.noise.weight import Weights, gradient, lemma2
 
 Array = npt.NDArray[Any]
 Z_999 = 3.29  # half-width of a two-sided 99.9 % interval, in standard errors
@@ -94,30 +93,19 @@ def factor(model: str, weights: Weights, m: int, j: int) -> Any:
     return lemma2(group_masses(weights, m), j // m) / (lemma2(weights, j) * m**POWERS[model])
 
 
-def shared_by_lemma2(weights: Weights, m: int, j: int) -> Any:
-    """Theorem 2's last step: Lemma 2 with sigma / m, although a group now shares its noise."""
-    return weights[j] ** 2 * lemma2(weights, j) / m**2
-
-
-def shared_variance(weights: Weights, m: int, j: int) -> Any:
-    """The variance of model "shared" in units of sigma^2."""
-    return weights[j] ** 2 * lemma2(group_masses(weights, m), j // m) / m**2
-
-
 def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
     """Return the first-order variance of token j's grouped weight, with the model taken literally.
 
-    Each noise moves some logits; the degree-1 terms of the softmax's power series give the
-    resulting change of the weight.
+    Each noise moves some logits; the gradient gives the resulting change of the weight.
     """
     group = j // m
     shares = np.repeat(np.eye(len(weights) // m, dtype=int), m, axis=0) * Fraction(1, m)  # (L, k)
     if model == "shared":  # eta_g / m on every token of the group; the softmax is over tokens
-        moved = _gradient(tuple(weights), j) @ shares
+        moved = gradient(weights, j) @ shares
     elif model == "weights":  # the tokens' noisy weights are averaged in the group
-        moved = sum(_gradient(tuple(weights), i) for i in range(group * m, group * m + m)) / m
+        moved = sum(gradient(weights, i) for i in range(group * m, group * m + m)) / m
     else:  # the softmax is over groups; a token has 1/m of its group's weight
-        moved = _gradient(tuple(group_masses(weights, m)), group) / m
+        moved = gradient(group_masses(weights, m), group) / m
         if model == "mean":
             moved = shares @ moved
     return (moved**2).sum()
@@ -125,16 +113,7 @@ def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
 
 def full_variance(weights: Weights, j: int) -> Any:
     """Return the first-order variance of token j's weight in full attention."""
-    return (_gradient(tuple(weights), j) ** 2).sum()
-
-
-@cache
-def _gradient(weights: tuple[Any, ...], j: int) -> Array:
-    """Return the derivatives of the j-th weight by each logit, (L,)."""
-    linear = softmax_series(weights, j, order=1)[1]
-    tokens = range(len(weights))
-    return np.array([linear.get(tuple(int(n == i) for n in tokens), Fraction(0)) for i in tokens],
-                    dtype=object)
+    return (gradient(weights, j) ** 2).sum()
 
 
 CASES = tuple((tuple(Fraction(share, m * sum(shares)) for share in shares for _ in range(m)), m)

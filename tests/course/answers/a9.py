@@ -1,9 +1,9 @@
 """a9: other right tests, and a wrong one; others stand in the tables of the exercises."""
 
-from tests.course.kinds import Right, Wrong
+from tests.course import matrix
 
-RIGHT = [
-    Right("asserts, and one call with everything", {
+RIGHT = {
+    "asserts, and one call with everything": {
         "a9.1": '''
 def merge_is_right(merge):
     for shift in (-90000.0, -900.0, 0.0, 900.0, -900000.0):
@@ -35,13 +35,12 @@ def intervals_are_right(intervals):
                     assert min(row + 1, window) <= raw < window + group
                     assert spans[0][0] == spans[0][1] or spans[0][0] < cores
     return True
-'''}),
-]
+'''},
+}
 
-WRONG = [
-    Wrong("the whole table is compared", "a9.3",
-          "if [list(range(*span)) for span in spans] != [list(range(n)), list(range(last + n * "
-          "group, last + row + 1))]:", "if spans != [[0, n], [last + n * group, last + row + 1]]:",
-          {"wrong tables are caught, right ones pass": 0.8,
-           "wrong tables of other kinds are caught": 2}, "puts empty intervals elsewhere"),
-]
+WRONG = {
+    "puts empty intervals elsewhere": {"a9.3": matrix.solved("a9")["a9-3-answer"].replace(
+        "if [list(range(*span)) for span in spans] != [list(range(n)), "
+        "list(range(last + n * group, last + row + 1))]:",
+        "if spans != [[0, n], [last + n * group, last + row + 1]]:")},
+}

@@ -9,8 +9,10 @@ from transformers import DynamicCache
 
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.caches import CacheSizes, CCACache
+from cca_lab.mechanisms.caching import state as caching_state
 from cca_lab.mechanisms.cca import cache as cca
 from cca_lab.mechanisms.cca.cache import CCAState
+from cca_lab.mechanisms.cca.ragged import RaggedState
 from cca_lab.mechanisms.indices import behind_sinks, first_raw
 from cca_lab.models import attention_maps, restore_attention, swap_attention
 from tests.mechanisms.caching import checks as cache_checks
@@ -265,3 +267,54 @@ def test_maps_with_a_cache_are_refused():
     with pytest.raises(ValueError, match="attention_maps"):
         logits(model, text(4), past_key_values=CCACache(model), output_attentions=True)
     assert attention_maps(model, text(4)).shape == (2, 4, 4, 4)
+
+
+# ---- rows of different length
+
+
+RAGGED = [dict(group=4, window=7), dict(group=3, window=1), dict(group=2, window=9, sinks=2),
+          dict(group=5, window=3, proportional=True), dict(group=4, window=6, pooling="mean")]
+
+
+def check_ragged(options, family="llama"):
+    """Rows of 3 to 21 tokens go on; one is chosen twice midway, and a chunk comes between."""
+    model = swap_attention(tiny(family), "cca", **options)
+    texts = [text(n + 41, seed=n)[0] for n in (3, 9, 21)]
+    whole = [logits(model, one[None]) for one in texts]
+    prompts = [one[:-41] for one in texts]
+    ids, mask, positions = left_padded(prompts)
+    cache, rows = CCACache(model), [0, 1, 2]
+    logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
+    at = [len(prompt) for prompt in prompts]
+    for number, size in enumerate([1] * 17 + [7] + [1] * 17):
+        if number == 10:
+            rows = [2, 0, 0]
+            cache.reorder_cache(torch.tensor(rows))
+            at, mask = [at[row] for row in rows], mask[rows]
+        new = torch.stack([texts[row][start : start + size]
+                           for row, start in zip(rows, at, strict=True)])
+        mask = torch.cat([mask, torch.ones_like(new)], dim=1)
+        got = logits(model, new, attention_mask=mask, past_key_values=cache,
+                     position_ids=(mask.cumsum(-1) - 1)[:, -size:])
+        wanted = torch.stack([whole[row][0, start : start + size]
+                              for row, start in zip(rows, at, strict=True)])
+        assert_equal(got, wanted)
+        at = [start + size for start in at]
+    return cache
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("options", RAGGED, ids=str)
+def test_ragged_rows_go_on_together(options, family, monkeypatch):
+    """In one state that holds all rows, and row by row where that would copy much."""
+    check_ragged(options, family)
+    monkeypatch.setattr(caching_state, "FEW", 2**14)
+    cache = check_ragged(options, family)
+    assert [type(state) for state in cache.layers[0].states] == [RaggedState]
+
+
+def test_ragged_rows_kill_cores_that_are_never_made(monkeypatch):
+    monkeypatch.setattr(caching_state, "FEW", 2**14)
+    monkeypatch.setattr(RaggedState, "_pool", lambda state: state.waiting.clear())
+    with pytest.raises(AssertionError, match="max error"):
+        check_ragged(RAGGED[0])

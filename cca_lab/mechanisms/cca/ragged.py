@@ -1,0 +1,177 @@
+"""CCA's cache for rows of different length that go on one token at a time: all rows in one call.
+
+Rows close their groups at different tokens, so the entries of a row are fewer than there is place
+for: cores stand at the left of theirs, raw tokens and rotary tables at the right, where the newest
+token is the last of every row. A mask says what a row sees; all layers share it. A core is read s
+tokens after its group was closed, so that the groups of all rows are pooled together, once in g
+tokens.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cca_lab.attention.pooling import pool_checked
+from cca_lab.attention.rotary import Rotation
+from cca_lab.mechanisms.caching import state as caching
+from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
+from cca_lab.mechanisms.cca.cache import CCAState
+from cca_lab.mechanisms.indices import core_count, first_raw
+
+ROOM = 16  # cores by which the place for them grows
+TIMES_FEW = 8  # so many times `FEW` numbers are copied in less time than rows take by themselves
+
+
+def joined(states: Sequence[CCAState]) -> list[State]:
+    """Return one state for all rows if that is faster and possible, else the states."""
+    first = states[0]
+    width = first.window + first.group - 1
+    places = width + first.sinks + max(state.core_key.shape[2] for state in states) + ROOM
+    few = len(states) * first.raw_key[:, :, :1].numel() * places < TIMES_FEW * caching.FEW
+    fits = first.backend == "auto" and not first.per_query_head and first.raw_key.is_cpu
+    if not (few and fits and all(state.seen > first.sinks for state in states)):
+        return list(states)
+    return [RaggedState(states)]
+
+
+class RaggedState(CCAState):
+    """What `CCAState` holds of each row, for rows of different length.
+
+    Attributes:
+        behind: tokens of each row that were read behind the sinks.
+        core_key, core_value: (B, Hk, places, D), floor(t / g) of a row at the left.
+        sink_key, sink_value: (B, Hk, S, D).
+        raw_key, raw_value: (B, Hk, s + g - 1, D), those of a row at the right.
+        cos, sin: (B, 2 g - 1, D), those of the last tokens; None without rotary positions.
+        waiting: of each row whose group is not pooled yet, the tokens since, and the query.
+    """
+
+    stored: tuple[str, ...] = ("core_key", "core_value", "sink_key", "sink_value", "raw_key",
+                               "raw_value", "cos", "sin")
+    sink_key = sink_value = NO_TOKENS
+    cos: Tensor | None
+    sin: Tensor | None
+
+    def __init__(self, states: Sequence[CCAState]) -> None:
+        vars(self).update(vars(states[0]))  # the options
+        self.buffers, self.visible, self.chunk_tables = GrowingBuffers(), (NO_TOKENS,) * 3, ()
+        self.behind = [state.seen - self.sinks for state in states]
+        self.waiting: dict[int, tuple[int, Tensor]] = {}
+        self.seen = max(state.seen for state in states)
+        places = max(state.core_key.shape[2] for state in states) + ROOM
+        width = self.window + self.group - 1
+        for name in ("key", "value"):
+            cores, raw = ([getattr(state, kind + name) for state in states]
+                          for kind in ("core_", "raw_"))
+            setattr(self, "core_" + name, _aligned(cores, places, left=True))
+            setattr(self, "sink_" + name, torch.cat([x[:, :, : self.sinks] for x in raw]))
+            setattr(self, "raw_" + name, _aligned([x[:, :, self.sinks:] for x in raw], width))
+        tables = [state.rotation for state in states]
+        self.cos, self.sin = (
+            _aligned([table[place] for table in tables if table is not None], 2 * self.group - 1)
+            if tables[0] is not None else None for place in (0, 1))
+
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: Rotation | None) -> Tensor:
+        """Process one new token of each row, see `State.step`."""
+        self.raw_key = torch.cat((self.raw_key[:, :, 1:], key), dim=2)
+        self.raw_value = torch.cat((self.raw_value[:, :, 1:], value), dim=2)
+        if rotation is not None and self.cos is not None and self.sin is not None:
+            self.cos, self.sin = (torch.cat((past[:, 1:], new.expand(len(past), -1, -1)), dim=1)
+                                  for past, new in zip((self.cos, self.sin), rotation, strict=True))
+        self.behind = [count + 1 for count in self.behind]
+        self.seen += 1
+        self.waiting = {row: (age + 1, last) for row, (age, last) in self.waiting.items()}
+        for row, count in enumerate(self.behind):
+            if count % self.group == 0:
+                self.waiting[row] = 0, query[row : row + 1] * scale
+        if any(age >= min(self.group, self.window) - 1 for age, _ in self.waiting.values()):
+            self._pool()
+        mask = _mask(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
+                     self.window, self.bias, query.dtype)
+        keys = torch.cat((self.core_key, self.sink_key, self.raw_key), dim=2)
+        values = torch.cat((self.core_value, self.sink_value, self.raw_value), dim=2)
+        rows = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
+        return F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask,
+                                              scale=scale).reshape(query.shape)
+
+    def _pool(self) -> None:
+        """Pool the groups that wait for it."""
+        if not self.waiting:
+            return
+        ages, queries = zip(*self.waiting.values(), strict=True)
+        rows, age = torch.tensor(list(self.waiting), device="cpu"), torch.tensor(ages, device="cpu")
+        places = torch.tensor(self.behind, device="cpu")[rows] // self.group - 1
+        # of a row's last tokens, the newest being -1
+        members = torch.arange(-self.group, 0, device="cpu") - age[:, None]     # (n, g)
+        k, v = (x[rows[:, None], :, members].transpose(1, 2)
+                for x in (self.raw_key, self.raw_value))                        # (n, Hk, g, D)
+        cos, sin = self.cos, self.sin
+        rotation = None if cos is None or sin is None else (cos[rows[:, None], members],
+                                                            sin[rows[:, None], members])
+        core_key, core_value, _ = pool_checked(
+            torch.cat(queries).expand(-1, -1, self.group, -1), k, v, self.group, scale=1.0,
+            rotation=rotation, weights=self.weights)
+        self.waiting = {}
+        more = ROOM if int(places.max()) >= self.core_key.shape[2] else 0
+        for name, core in (("core_key", core_key), ("core_value", core_value)):
+            cores = F.pad(getattr(self, name), (0, 0, 0, more)).clone()
+            cores[rows, :, places] = core[:, :, 0]
+            setattr(self, name, cores)
+
+    def split(self) -> list[State]:
+        """Return a state for each row, for chunks of more than one token."""
+        self._pool()
+        states: list[State] = []
+        for row, count in enumerate(self.behind):
+            one, of_row = CCAState.__new__(CCAState), slice(row, row + 1)
+            vars(one).update({name: value for name, value in vars(self).items()
+                              if name not in RaggedState.stored + ("behind", "waiting")})
+            one.buffers = GrowingBuffers()
+            one.seen = count + self.sinks
+            raw = self.raw_key.shape[2] - (count - first_raw(count, self.group, self.window))
+            for name in ("key", "value"):
+                sinks, tokens = getattr(self, "sink_" + name), getattr(self, "raw_" + name)
+                cores = getattr(self, "core_" + name)[of_row, :, : count // self.group]
+                setattr(one, "core_" + name, cores.clone())
+                setattr(one, "raw_" + name, torch.cat((sinks[of_row], tokens[of_row, :, raw:]),
+                                                      dim=2))
+            if self.cos is not None and self.sin is not None:
+                open_group = slice(2 * self.group - 1 - count % self.group, None)
+                one.chunk_tables = ((self.cos[of_row, open_group].clone(),
+                                     self.sin[of_row, open_group].clone()),)
+            states.append(one)
+        return states
+
+    def select(self, rows: Tensor) -> Self:
+        """Return a new state with the given batch rows."""
+        self._pool()
+        new = super().select(rows)
+        new.behind = [self.behind[row] for row in rows.tolist()]
+        new.seen = max(new.behind) + self.sinks
+        return new
+
+
+def _aligned(rows: list[Tensor], places: int, *, left: bool = False) -> Tensor:
+    """Return (1, ..., n, D) of each row, n at most `places`, as (B, ..., places, D)."""
+    missing = [places - x.shape[-2] for x in rows]
+    return torch.cat([F.pad(x, (0, 0, 0, n) if left else (0, 0, n, 0))
+                      for x, n in zip(rows, missing, strict=True)])
+
+
+@lru_cache(maxsize=2)
+def _mask(behind: tuple[int, ...], places: int, sinks: int, group: int, window: int, bias: float,
+          dtype: torch.dtype) -> Tensor:
+    """Return what is added to the logits, (B, 1, 1, places + S + s + g - 1)."""
+    count = torch.tensor(behind, device="cpu")[:, None]
+    cores = core_count(count, group, window)
+    core, raw = torch.arange(places, device="cpu"), torch.arange(window + group - 1, device="cpu")
+    seen = [core < cores, torch.ones(len(behind), sinks, dtype=torch.bool, device="cpu"),
+            raw >= window + group - 1 - (count - group * cores)]
+    mask = torch.zeros(len(behind), places + sinks + len(raw), dtype=dtype, device="cpu")
+    mask[:, :places] = bias
+    return mask.masked_fill(~torch.cat(seen, dim=1), float("-inf"))[:, None, None]
