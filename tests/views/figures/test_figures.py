@@ -56,13 +56,11 @@ FIGURES = {
     "mixing": lambda: diagrams.mixing(torch.eye(2), inputs=["a", "b"]),
     "vectors_in_circle": lambda: diagrams.vectors_in_circle({"a": (1, 0), "b": (0, 1)}, bold=["b"]),
     "layers_to_reach": lambda: diagrams.layers_to_reach({"a": [[1, 0], [3, 1]]}),
-    "stored_weights": lambda: diagrams.stored_weights([0, 1], {"bf16": [1.0, 0.0]}),
     "division": lambda: groups.division(WORDS, SQUARE[0], [0, 1], [[2, 3], [4, 5]]),
     "reading": lambda: groups.reading([[1, 0], [2, 3]]),
     "predicted_and_measured": lambda: groups.predicted_and_measured(
         [1, 2], {"a": [1, 2]}, {"a": [(1, 0.1), (2, 0.1)]}, xlabel="m", ylabel="v"),
     "separation": lambda: groups.separation({"a": ([4.0, 2.0], [1.5])}, m=2),
-    "descent_paths": lambda: groups.descent_paths({"a": (np.eye(2), [[1, 1], [0.5, 0.5]])}),
     "holdings": lambda: caches.holdings({"a": np.tri(4), "b": np.tri(4) / 2}),
     "kept_and_forgotten": lambda: caches.kept_and_forgotten({"a": SQUARE[0]}, SQUARE[1],
                                                             tokens=WORDS),
@@ -82,16 +80,10 @@ FIGURES = {
     "bounds": lambda: sparsity.bounds([2, 4], [0.1, 0.2], [0.01, 0.02], {"a": [0.1, 0.2]},
                                       wrong=["a"]),
     "head_curves": lambda: sparsity.head_curves([2, 4], {0.1: np.ones((2, 2, 2))}),
-    "agreement": lambda: sparsity.agreement({"theory": [0.1, 0.9]}, [0.1, 0.2], ["a", "b"],
-                                            quantity="P"),
-    "convergence": lambda: training.convergence({"run": [5.0, 3.0, 4.0]}),
-    "match_by_position": lambda: training.match_by_position({"a": {0.0: 0.1, 1.0: 0.9}}),
     "match_by_offset": lambda: training.match_by_offset({"a": [1.0, 0.0, 0.9]}, 2),
     "answered": lambda: training.answered({"full": (0.9, 0.8, 1.0), "cca": (0.2, 0.1, 0.3)}),
     "recipes": lambda: training.recipes({"slow": (1.2, 0.4)}, {"slow": 1.05}, (1.9, 0.02)),
     "kept_tokens": lambda: training.kept_tokens({"a": np.eye(2)}, ["x", "y"]),
-    "printed_and_ours": lambda: training.printed_and_ours({"a": 2.0}, "ppl", {"x": [1.0, 3.0]},
-                                                          "ratio"),
 }
 
 
