@@ -1,4 +1,4 @@
-"""Trained models: convergence, what recipes and mechanisms reach, beside printed numbers."""
+"""Trained models: what recipes and mechanisms reach, by offset, recipe and memory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,13 +32,6 @@ COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": 
                                                          "LM-Infinite": "lm_infinite",
                                                          "mean pooling": "mean_pooling",
                                                          "random tokens": "random_tokens"}.items()}
-
-
-@styled
-def convergence(losses: Mapping[str, Sequence[float]], *, ylabel: str = "loss") -> Figure:
-    """Draw loss against step, thin, and its running mean, thick (CCA, Figure 6)."""
-    return curves(range(1, 1 + max(map(len, losses.values()))), losses, xlabel="step",
-                  ylabel=ylabel, smoothing=5)
 
 
 @styled
