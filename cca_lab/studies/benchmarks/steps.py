@@ -47,10 +47,8 @@ def measure(rounds: int) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     try:
         step = interleaved(rounds, OPTIONS, LAYERS, lambda model, name: decoding(model, name, 1))
-        equal = interleaved(rounds, OPTIONS, LAYERS,
-                            lambda model, name: decoding(model, name, len(PADS)))
-        ragged = interleaved(rounds, OPTIONS, LAYERS,
-                             lambda model, name: decoding(model, name, len(PADS), PADS))
+        ragged = interleaved(rounds, OPTIONS, LAYERS, lambda model, name: (
+            decoding(model, name, len(PADS), PADS) / decoding(model, name, len(PADS))))
         prompt = interleaved(rounds, LONG, LONG_LAYERS, reading)
     finally:
         torch.set_num_threads(threads)
@@ -58,7 +56,7 @@ def measure(rounds: int) -> list[dict[str, Any]]:
              "beyond_full": _scaled([x - y for x, y in zip(step[name], step[FULL], strict=True)],
                                     1e6 / LAYERS),
              "step_ratio": _ratio(step[name], step[FULL]),
-             "ragged_ratio": _ratio(ragged[name], equal[name]),
+             "ragged_ratio": median_and_range(ragged[name]),
              "prompt_seconds": _scaled(prompt[name], 1.0),
              "prompt_ratio": _ratio(prompt[name], prompt[FULL])} for name in step]
 
@@ -121,7 +119,7 @@ def next_table(result: Mapping[str, Any]) -> str:
 
 def interleaved(rounds: int, options: Mapping[str, dict[str, Any]], layers: int,
                 measured: "Callable[[PreTrainedModel, str], float]") -> dict[str, list[float]]:
-    """Return the CPU seconds of each attention, full too, in each round."""
+    """Return what is measured of each attention, full too, in each round."""
     swapped = {FULL: llama(layers)}
     for name, chosen in options.items():
         swapped[name] = models.swap_attention(llama(layers), name, **chosen)

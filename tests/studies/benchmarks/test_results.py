@@ -48,8 +48,9 @@ def cells(text):
 
 @pytest.mark.parametrize(("file", "page", "name", "table"), [
     ("attention-cpu", "speed", "attention", attention.table),
-    ("decode-cpu", "speed", "decode", decode.table), ("steps-cpu", "speed", "steps", steps.table),
-    ("steps-cpu", "speed", "next-token", steps.next_table), ("model-cpu", "speed", "model", model.table),
+    ("decode-cpu", "speed", "decode", decode.table), ("model-cpu", "speed", "model", model.table),
+    ("steps-cpu", "speed", "steps", steps.table),
+    ("steps-cpu", "speed", "next-token", steps.next_table),
     ("model-smollm2", "speed", "real-model", model.table),
     ("peers-cpu", "speed", "peers", peers.table),
     ("gpu-h100", "gpu", "gpu-speed", gpu.speed_table),

@@ -1,4 +1,4 @@
-"""`cca-lab study decode --small-model`: every attention is measured, and the file gives the tables."""
+"""`cca-lab study decode --small-model` measures every attention, and its file gives the tables."""
 
 import json
 
