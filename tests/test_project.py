@@ -23,7 +23,6 @@ MODULES = sorted((ROOT / "cca_lab").rglob("*.py"))
 MOST_MODULE_LINES = 700
 MOST_FUNCTION_LINES = 60  # without the docstring
 MACHINE_PATH = re.compile(r"/(?:home|root|tmp|work|Users)/[A-Za-z.]|\b[A-Z]:\\\\?[A-Z]")
-ON_REQUEST = {"datasets"}  # imported inside a try, with a message that says how to get it
 # What torch pins itself in its CUDA build, and what only the installer uses.
 NOT_OURS_TO_PIN = re.compile(r"^(nvidia|cuda)-|^(pip|wheel)$")
 
@@ -114,7 +113,7 @@ def test_conda_environment_installs_the_same():
 def test_imports_are_declared():
     extra = requirements("models", "notebooks", "course", "proofs", "docs")
     declared = {canonicalize_name(requirement.name) for requirement in extra}
-    declared |= {"cca-lab"} | ON_REQUEST
+    declared.add("cca-lab")
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else \

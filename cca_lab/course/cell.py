@@ -7,6 +7,7 @@ import ast
 import inspect
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
@@ -189,20 +190,11 @@ def answers_frames(trace: TracebackType | None) -> TracebackType | None:
 def of_the_package(function: Callable[..., Any]) -> list[str]:
     """Return the names through which a function uses the package, as far as its source shows."""
     try:
-        used = inspect.getclosurevars(function)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, ValueError, SyntaxError):
+        used, source = inspect.getclosurevars(function), inspect.getsource(function)
+    except (OSError, TypeError, ValueError):
         return []
-    names = {f"{node.module}.{alias.name}" for node in ast.walk(tree)
-             if isinstance(node, ast.ImportFrom) for alias in node.names if is_ours(node.module)}
-    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import)
-              for alias in node.names if is_ours(alias.name)}
-    names |= {name for name, value in {**used.globals, **used.nonlocals}.items()
-              if is_ours(getattr(value, "__module__", None))
-              or inspect.ismodule(value) and is_ours(value.__name__)}
-    return sorted(names)
-
-
-def is_ours(name: str | None) -> bool:
-    """Return True for a module of the package."""
-    return isinstance(name, str) and name.partition(".")[0] == PACKAGE
+    homes = {name: getattr(value, "__module__", None) or getattr(value, "__name__", None)
+             for name, value in {**used.globals, **used.nonlocals}.items()}
+    return sorted([*re.findall(rf"^\s*(?:from|import) +({PACKAGE}\b[\w.]*)", source, re.MULTILINE),
+                   *(name for name, home in homes.items()
+                     if str(home).partition(".")[0] == PACKAGE)])

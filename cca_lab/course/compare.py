@@ -1,10 +1,6 @@
-"""Comparisons for checks: what an answer returned against what is right, in a sentence.
+"""Comparisons for checks: what an answer returned against what is right, in a sentence."""
 
-`causes` are wrong results with a sentence each: `{"the window starts one token early": table}`. If
-the answer equals one of them, the message ends with the sentence: it names the mistake itself.
-"""
-
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -42,46 +38,26 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
 
 
 def need_close(got: Any, wanted: Tensor, what: str = "the result", *,
-               tolerance: float | None = None,
-               causes: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
-               why: str = NOT_FINITE) -> Tensor:
-    """Return `got` if it is close to a floating tensor; else a Mistake names the first wrong entry.
+               tolerance: float | None = None, why: str = NOT_FINITE) -> Tensor:
+    """Return `got` if it is close to a tensor; else a Mistake names the first wrong entry.
 
     Args:
-        got, wanted, what, why: as for `need_tensor`.
+        got, wanted, what, why: as for `need_tensor`; integers and truth values have to be equal.
         tolerance: largest difference, relative to the largest wanted value (at least 1); by default
             `TOLERANCE` of the dtype that came or was wanted, whichever is coarser.
-        causes: see the module; where they take long, a function that returns them.
     """
-    got = need_tensor(got, wanted.shape, what, why=why, infinite=~wanted.isfinite())
-    if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
-        raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
-    bound = (max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype]) if tolerance is None
-             else tolerance)
-    wrong = too_far(got, wanted, bound)
-    if not wrong.any():
-        return got
-    end = cause_of(causes() if callable(causes) else causes,
-                   lambda other: isinstance(other, Tensor) and other.shape == got.shape
-                   and not bool(too_far(got, other, bound).any()))
-    raise Mistake(show(got, wanted, wrong, what) + end)
-
-
-def cause_of(causes: Mapping[str, Any] | None, same: Callable[[Any], bool]) -> str:
-    """Return the end of a message: the first cause whose wrong result is the answer's, if any."""
-    return next((f". This is what comes out when {cause}"
-                 for cause, other in (causes or {}).items() if same(other)), "")
-
-
-def need_same(got: Any, wanted: Tensor, what: str = "the result", *,
-              causes: Mapping[str, Any] | None = None) -> Tensor:
-    """Return `got` if it equals a tensor of integers or booleans; else as `need_close`."""
-    got = need_tensor(got, wanted.shape, what, "bool" if wanted.dtype == torch.bool else "int")
-    wrong = got != wanted
-    if not wrong.any():
-        return got
-    raise Mistake(show(got, wanted, wrong, what) + cause_of(
-        causes, lambda other: isinstance(other, Tensor) and torch.equal(got.long(), other.long())))
+    if not wanted.is_floating_point():
+        kind = "bool" if wanted.dtype == torch.bool else "int"
+        wrong = (got := need_tensor(got, wanted.shape, what, kind)) != wanted
+    else:
+        got = need_tensor(got, wanted.shape, what, why=why, infinite=~wanted.isfinite())
+        if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
+            raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
+        wrong = too_far(got, wanted, max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype])
+                        if tolerance is None else tolerance)
+    if wrong.any():
+        raise Mistake(show(got, wanted, wrong, what))
+    return got
 
 
 def need(got: Any, wanted: Any, names: Sequence[str] = ("the result",), *,
@@ -91,10 +67,10 @@ def need(got: Any, wanted: Any, names: Sequence[str] = ("the result",), *,
     A result is a tensor, a number, a truth value, a word, or a tuple, list or dict of them.
     """
     name = names[0]
-    if isinstance(wanted, Tensor) and wanted.is_floating_point():
+    if isinstance(wanted, Tensor) and not wanted.dim() and isinstance(got, Real):
+        wanted = wanted.item()
+    if isinstance(wanted, Tensor):
         need_close(got, wanted, name, tolerance=tolerance, why=why)
-    elif isinstance(wanted, Tensor):
-        need_same(got, wanted, name)
     elif isinstance(wanted, dict):
         for key, value in need_keys(got, wanted).items():
             need(value, wanted[key], (key,), tolerance=tolerance, why=why)
@@ -117,28 +93,15 @@ def need(got: Any, wanted: Any, names: Sequence[str] = ("the result",), *,
 
 def alike(got: Any, other: Any, tolerance: float = 0.0) -> bool:
     """Return whether two results are the same but for rounding; NaN equals NaN."""
-    if isinstance(got, Tensor) and got.dim() and isinstance(other, (tuple, list)):
-        got = tuple(got)
-    if isinstance(got, (tuple, list)) and isinstance(other, (tuple, list)):
-        return len(got) == len(other) and all(
-            alike(one, two, tolerance) for one, two in zip(got, other, strict=True))
-    if isinstance(got, dict) and isinstance(other, dict):
-        return got.keys() == other.keys() and all(
-            alike(got[key], other[key], tolerance) for key in got)
     if isinstance(got, Exception) or isinstance(other, Exception):
         return type(got) is type(other) and str(got) == str(other)
-    if isinstance(got, (int, str)) and isinstance(other, (int, str)):
-        return got == other
-    if not all(isinstance(value, (Tensor, Real)) for value in (got, other)):
-        return got is other
-    one, two = (value.detach() if isinstance(value, Tensor)
-                else torch.tensor(value, dtype=torch.float64) for value in (got, other))
-    if one.numel() == two.numel() == 1:
-        one, two = one.reshape(()), two.reshape(())
-    if one.shape != two.shape:
+    try:
+        need(got, other, tolerance=tolerance or None)
+    except Mistake:
         return False
-    tolerance = max(tolerance, *(TOLERANCE.get(x.dtype, 0.0) for x in (one, two)))
-    return not bool((too_far(one, two, tolerance) & ~(one.isnan() & two.isnan())).any())
+    except TypeError:  # of values that are no numbers
+        return got is other
+    return True
 
 
 def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
@@ -164,28 +127,16 @@ def by_hand(wanted: Mapping[str, Any], near: float = 0.0, rounded: float = 0.0) 
     """
     def check(answer: Answer, draw: Draw) -> Share | None:
         got = need_keys(answer(), wanted)
-        far = {key: distance(got[key], right) for key, right in wanted.items()}
-        short = [key for key in wanted if near < far[key] < rounded]
-        wrong = [key for key in wanted if far[key] > near and key not in short]
+        missed = [key for key, right in wanted.items() if not alike(got[key], right, near)]
+        short = [key for key in missed if alike(got[key], wanted[key], rounded)]
+        wrong = [key for key in missed if key not in short]
         said = [f"not right yet: {', '.join(wrong)}"] * bool(wrong)
         if short:
             said.append(f"right to about 3 digits: {', '.join(short)}: write a fraction, do not "
                         "round")
-        return Share(1 - len(wrong + short) / len(wanted), ". ".join(said)) if said else None
+        return Share(1 - len(missed) / len(wanted), ". ".join(said)) if said else None
 
     return check
-
-
-def distance(got: Any, wanted: Any) -> float:
-    """Return the largest difference of numbers or lists; infinity for another kind or length."""
-    if plain(got) == plain(wanted):
-        return 0.0
-    try:
-        numbers, right = (torch.as_tensor(x, dtype=torch.float64).flatten() for x in (got, wanted))
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        return float("inf")
-    far = float((numbers - right).abs().max()) if numbers.shape == right.shape else float("inf")
-    return far if far == far else float("inf")
 
 
 def plain(value: Any) -> Any:
@@ -206,7 +157,7 @@ def need_number(got: Any, what: str = "the result") -> float:
 
 
 def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the result", *,
-               tolerance: float = 0.0, causes: Mapping[str, Any] | None = None) -> None:
+               tolerance: float = 0.0) -> None:
     """Check a number (within a relative tolerance), a truth value or a word, like `need_close`."""
     if isinstance(got, Tensor) and got.numel() == 1:
         got = got.item()
@@ -217,9 +168,7 @@ def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the resu
     else:
         right = abs(need_number(got, what) - wanted) <= tolerance * max(1.0, abs(wanted))
     if not right:
-        raise Mistake(f"{what} is {describe(got)}, wanted {describe(wanted)}" + cause_of(
-            causes, lambda other: isinstance(got, Real)
-            and abs(got - other) <= tolerance * max(1.0, abs(other))))
+        raise Mistake(f"{what} is {describe(got)}, wanted {describe(wanted)}")
 
 
 def too_far(got: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
@@ -227,7 +176,7 @@ def too_far(got: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
     got, wanted = got.double(), wanted.double()
     finite = wanted[wanted.isfinite()]
     bound = tolerance * max(1.0, finite.abs().max().item() if finite.numel() else 0.0)
-    return ~(((got - wanted).abs() <= bound) | (got == wanted))
+    return ~(((got - wanted).abs() <= bound) | (got == wanted) | got.isnan() & wanted.isnan())
 
 
 def first(where: Tensor) -> tuple[int, ...]:

@@ -78,12 +78,7 @@ def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict
     """
     def check(answer: Answer, draw: Draw) -> None:
         given = list(inputs(draw))
-        # an answer may not build on what earlier calls have seen; a new process takes seconds, so
-        # that every third property begins one somewhere, and nobody knows which
-        forgotten = draw.randrange(3 * len(given)) if draw.secret else -1
         for number, (what, args) in enumerate(given):
-            if number == forgotten and hasattr(answer, "forget"):
-                answer.forget()
             with case(what):
                 got = answer(*copied(args))
                 try:

@@ -247,7 +247,10 @@ def defines(node: ast.stmt) -> bool:
 def digest(folder: Path) -> str:
     """Return a hash of a submission's files and names; links are not followed."""
     total, count = hashlib.sha256(), 0
-    for root, below, names in os.walk(os.devnull if folder.is_symlink() else folder):
+    with suppress(PermissionError):
+        if folder.is_symlink():
+            return ""
+    for root, below, names in os.walk(folder):
         below.sort()
         for path in [Path(root, name) for name in sorted(names)[:FILES]]:
             # relative, so that no other way to write the folder counts

@@ -11,24 +11,32 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from timeit import repeat
 from types import ModuleType
 from typing import Any
 
 from cca_lab.files import notebooks_folder, replacing
+from cca_lab.mechanisms import CCA, StreamingLLM
+from cca_lab.mechanisms.examine import examine, heads
 
 FILE = "my_attention.py"
 # The turns that are kept, in the order of the ladder, each with its function.
 LADDER = {
     "00.1": "weighted_mean", "00.2": "pooling_matrix", "01.2": "attend_loops",
-    "01.3": "attend_dense", "01.7": "online_step", "01.10": "attend_tiles",
-    "01.17": "attend_kernel", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
+    "01.3": "attend_dense", "01.4": "leaks", "01.7": "online_step", "01.10": "attend_tiles",
+    "01.17": "attend_kernel", "02.2": "count_keys", "02.4": "choose_then_test",
+    "02.8": "weight_beyond", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
     "03.14": "by_kernel", "04.2": "importance_of", "04.4": "reads_of", "04.5": "attend_groups",
     "04.7": "group_table", "05.5": "mixing_weights", "05.6": "attend_memory",
-    "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table",
-    "08.2": "streaming_step", "08.4": "h2o_step", "14.2": "two_losses", "14.3": "train"}
+    "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table", "07.2": "count_pairs",
+    "07.6": "kept_entries", "08.2": "streaming_step", "08.4": "h2o_step",
+    "09.3": "operations_a_byte", "09.4": "computed_pairs", "14.2": "two_losses", "14.3": "train"}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"
@@ -203,6 +211,60 @@ def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = 
     sections = _sections(path)
     sections[task_id] = (SOLUTION if copied else YOURS, "\n\n\n".join(parts) + "\n")
     _write(path, sections)
+
+
+def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
+    """Print what the reader built: functions and their use, what passes, how fast it is, scores.
+
+    Args:
+        scores: what a model scored, by what was measured.
+        folder: where the module stands; None is the working folder.
+    """
+    module = my_attention(folder)
+    sections, used = _sections((folder or Path.cwd()) / FILE), used_again(module)
+    print(f"{'turn':6}{'function':16}{'written':20}used again in")
+    for task_id, name in LADDER.items():
+        print(f"{task_id:6}{name:16}{sections[task_id][0]:20}{', '.join(used[name])}")
+    inputs = heads(512)
+    for mine, small, beside in (
+            (module.MyCCA(), module.MyCCA(group=3, window=5), CCA(group=8, window=64)),
+            (module.MyStreaming(), module.MyStreaming(sinks=2, recent=5),
+             StreamingLLM(sinks=4, recent=59))):
+        with redirect_stdout(StringIO()) as said, suppress(AssertionError):
+            examine(small)
+        lines = said.getvalue().splitlines()
+        print(f"\n{mine.title}: passes {sum(line.startswith('  ok') for line in lines)} of the "
+              f"bench's {len(lines)} tests")
+        rungs = [replace(mine, backend=name) for name in ("loops", *mine.rungs) if name != "kernel"]
+        for mechanism in (*rungs, beside):
+            seconds = min(repeat(lambda mechanism=mechanism: mechanism.attention(*inputs),
+                                 number=1, repeat=3))
+            name = "the package's" if mechanism is beside else mechanism.backend
+            print(f"    {name:14}{1000 * seconds:8.1f} ms for two heads of 512 tokens")
+    for what, score in scores.items():
+        print(f"{what}: {score}")
+
+
+def used_again(module: ModuleType) -> dict[str, list[str]]:
+    """Return where each function of the ladder is used: in others of the module, in notebooks."""
+    defined = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
+    places = [(node.name, node) for node in defined
+              if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    cells = [(path.stem[:2], ast.parse("".join(cell["source"])))
+             for path in sorted(notebooks_folder().glob("*.ipynb"))
+             for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+             if cell["cell_type"] == "code"]
+    used: dict[str, list[str]] = {name: [] for name in LADDER.values()}
+    for place, tree in (*places, *cells):
+        nodes = list(ast.walk(tree))
+        own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        named = {node.id for node in nodes if isinstance(node, ast.Name)} | {
+            node.attr for node in nodes if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name) and node.value.id == "mine"}
+        for name in named & set(used) - own:
+            if place not in used[name]:
+                used[name].append(place)
+    return used
 
 
 def definitions(cell: str) -> str:

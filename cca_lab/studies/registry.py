@@ -34,13 +34,8 @@ STUDIES: dict[str, tuple[str, str]] = {
                "entries."),
     "model": ("cca_lab.studies.benchmarks.model:ModelBench",
               "Measure a model, random or real: first token, next tokens, memory, training."),
-    "latency": ("cca_lab.studies.reproduce.measured:Latency",
-                "Measure a layer's forward pass for every group size, window and importance rate "
-                "of the papers."),
     "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
             "Check and time the kernels on one GPU, within ten minutes."),
-    "kernels": ("cca_lab.studies.kernels:Kernels",
-                "Compile every kernel for each target, without a GPU, and show what it uses."),
 }
 
 # Commands of their own, whose options are settings too.

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 PAPERS = ("CCA", "DGA", "LoCoCo")
 Case = TypeVar("Case")
-LONGEST_QUOTE = 240  # characters: enough to find the place, short enough to be a citation
 
 
 class Verdict(StrEnum):
@@ -36,9 +35,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Subjects:
-    """The code of a claim: its check, and what that judges; `Claim` says what each field means.
+    """The code of a claim: its check, and what that judges.
 
-    `models` and `sides` are in the order of the words.
+    `check` judges any subject, not only the printed one: the tests also pass it the corrected
+    subject, which it must accept, and a wrong one, which it must refute. The check of a claim that
+    holds under a hypothesis also takes `within`, a predicate that says which of its cases to judge.
+
+    Attributes:
+        printed: the subject as printed: a function, a number, an implementation.
+        corrected: the repaired subject, which `check` accepts on all cases; None if it holds.
+        within: whether a case of the check satisfies the hypothesis.
+        models: subjects of which `check` accepts some and refutes others, as `Claim.accepted` says.
+        sides: what each of the places says by itself.
+        machine: a program that proves the statement, or its repair, for all cases.
     """
 
     check: Callable[..., Outcome]
@@ -51,27 +60,19 @@ class Subjects:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """One statement of a paper, and the check that judges it.
-
-    `check` judges any subject, not only the printed one: the tests also pass it the corrected
-    subject, which it must accept, and a wrong one, which it must refute. The check of a claim that
-    holds under a hypothesis also takes `within`, a predicate that says which of its cases to judge.
+class Claim(Subjects):
+    """One statement of a paper in words, and the check that judges it.
 
     Attributes:
         id: short and unique, such as "T1" or "P1.alg1".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
         quote: pieces of the paper's words; none only where `place` is a table.
         reading: what we take them to mean, in our words, in the most charitable way.
-        printed: the subject as printed: a function, a number, an implementation.
-        corrected: the repaired subject, which `check` accepts on all cases; None if it holds.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
         hypothesis: what has to be added so that it holds, in words that follow "holds if".
         assumed: where a reader could have taken the hypothesis from; else the claim is false.
-        within: whether a case of the check satisfies the hypothesis.
-        models: name of the model -> (its subject, whether `check` accepts it).
-        sides: place -> what it says by itself.
-        machine: a program that proves the statement, or its repair, for all cases.
+        accepted: name of each of `models` -> whether `check` accepts it.
+        places: name of each of `sides`.
 
     Raises:
         ValueError: if a fact is missing or does not go with the verdict.
@@ -82,16 +83,11 @@ class Claim:
     place: str
     quote: Sequence[str]
     reading: str
-    printed: Any
-    check: Callable[..., Outcome]
-    corrected: Any | None = None
     repair: str = ""
     hypothesis: str = ""
     assumed: str = ""
-    within: Callable[..., bool] | None = None
-    models: Mapping[str, tuple[Any, bool]] = field(default_factory=dict)
-    sides: Mapping[str, Any] = field(default_factory=dict)
-    machine: Callable[[], Outcome] | None = None
+    accepted: Mapping[str, bool] = field(default_factory=dict)
+    places: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Reject a claim that lacks its source, or what its verdict asks for."""
@@ -121,24 +117,21 @@ def problems(claim: Claim) -> Iterable[str]:
     holds = claim.verdict is Verdict.HOLDS
     if claim.paper not in PAPERS:
         yield f"paper is {claim.paper!r}; it must be one of {', '.join(PAPERS)}"
-    for name in ("place", "reading"):
-        if not getattr(claim, name):
-            yield f"{name} is empty; say it in one line"
-    if not claim.quote and "Table" not in claim.place:
-        yield "quote is empty; give the paper's own words (only a table may go without)"
-    if (longest := max(map(len, claim.quote), default=0)) > LONGEST_QUOTE:
-        yield f"a quote has {longest} characters; {LONGEST_QUOTE} are enough"
-    if {bool(claim.repair), claim.corrected is not None} != {not holds}:
-        yield (f"the verdict is '{claim.verdict}'; repair and corrected say what holds instead, of "
-               "a claim that does not hold and of no other")
+    if not (claim.place and claim.reading and (claim.quote or "Table" in claim.place)):
+        yield "place, reading and quote say what is judged (only a table may go without a quote)"
     if sum(map(bool, (claim.within, claim.models, claim.sides))) > 1:
         yield "hypothesis, models and sides are three verdicts; give one of them"
     if bool(claim.within) != bool(claim.hypothesis and claim.assumed):
         yield ("a hypothesis needs words, code (within) and assumed, where a reader could have "
                "taken it from; without that the claim is false")
-    if claim.models and len({accepted for _, accepted in claim.models.values()}) < 2:
+    if (len(claim.accepted), len(claim.places)) != (len(claim.models), len(claim.sides)):
+        yield "the models or sides are not those of its check"
+    if {bool(claim.repair), claim.corrected is not None} != {not holds}:
+        yield (f"the verdict is '{claim.verdict}'; repair and corrected say what holds instead, of "
+               "a claim that does not hold and of no other")
+    if claim.models and len(set(claim.accepted.values())) < 2:
         yield "models must name one that the check accepts and one that it refutes"
-    if claim.sides and len(claim.sides) < 2:
+    if len(claim.sides) == 1:
         yield "sides must name two places or more"
 
 
@@ -167,10 +160,11 @@ def judge(claim: Claim, *, prove: bool = True) -> list[Finding]:
                           claim.check(claim.printed, within=within)),
                   Finding("outside of the hypothesis the statement", False,
                           claim.check(claim.printed, within=lambda *case: not within(*case)))]
+    named = zip(claim.accepted.items(), claim.models, strict=True)
     found += [Finding(f"the model '{name}'", accepted, claim.check(subject))
-              for name, (subject, accepted) in claim.models.items()]
+              for (name, accepted), subject in named]
     found += [Finding(f"'{name}' by itself", True, claim.check(subject))
-              for name, subject in claim.sides.items()]
+              for name, subject in zip(claim.places, claim.sides, strict=True)]
     if claim.machine and prove:
         found.append(Finding("the proof", True, claim.machine()))
     return found

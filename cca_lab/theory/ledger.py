@@ -41,9 +41,8 @@ def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
                 raise ValueError(f"{path.name}: the id {name!r} is taken; give the claim another")
             for field, value in facts.items():
                 if not isinstance(value, FIELDS.get(field, ())):
-                    raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted "
-                                     f"{', '.join(FIELDS)}, each a string, list or table as in the "
-                                     "other claims")
+                    raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted one of "
+                                     f"{', '.join(FIELDS)}, of the type it has in other claims")
             claims[name] = facts
     return claims
 
@@ -65,16 +64,10 @@ def subjects() -> dict[str, Subjects]:
 def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
     """Return a claim of its table in TOML, with white space collapsed, and its code."""
     quote = facts.get("quote", [])
-    models, sides = facts.get("models", {}), facts.get("sides", [])
-    if (len(models), len(sides)) != (len(code.models), len(code.sides)):
-        raise ValueError(f"{name}: the models or sides are not those of its check")
-    accepted = zip(models.items(), code.models, strict=True)
-    return Claim(id=name, quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)),
-                 check=code.check, printed=code.printed, corrected=code.corrected,
-                 within=code.within, machine=code.machine,
-                 models={model: (subject, wanted) for (model, wanted), subject in accepted},
-                 sides=dict(zip(sides, code.sides, strict=True)),
-                 **{field: one_line(facts.get(field, "")) for field in TEXTS})
+    texts: dict[str, Any] = {field: one_line(facts.get(field, "")) for field in TEXTS}
+    return Claim(**vars(code), **texts, id=name, accepted=facts.get("models", {}),
+                 places=facts.get("sides", []),
+                 quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)))
 
 
 def one_line(text: str) -> str:

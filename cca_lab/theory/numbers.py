@@ -70,10 +70,6 @@ def _is_rounded(exact: Fraction, printed: str) -> bool:
     return low <= exact <= Fraction(printed) + (Fraction(printed) - low)
 
 
-def _is_sum(printed: Sequence[str]) -> bool:
-    return sum(map(Fraction, printed[:-1])) == Fraction(printed[-1])
-
-
 def _same(printed: Sequence[str]) -> bool:
     """Return whether one exact number would be right as each of the printed ones."""
     lows, highs = zip(*map(_ends, printed), strict=True)
@@ -93,7 +89,7 @@ def _grows(numbers: Sequence[Fraction]) -> bool:
 
 RELATIONS: dict[str, Callable[..., bool]] = {
     "mean": _follows(lambda *numbers: sum(numbers, Fraction(0)) / len(numbers)),
-    "sum": _is_sum,
+    "sum": lambda printed: sum(map(Fraction, printed[:-1])) == Fraction(printed[-1]),
     "product": _follows(lambda *numbers: prod(numbers, start=Fraction(1))),
     "quotient": _follows(lambda before, after: before / after),
     "reduction": lambda printed: _is_rounded(

@@ -103,9 +103,14 @@ def compile_for_gpu(launcher: Callable[..., Any], *inputs: Any, target: str = "s
     from cca_lab.attention.kernels.compiled import compiled_launch
 
     try:
-        print(compiled_launch(launcher, *inputs, target=target))
+        taken = compiled_launch(launcher, *inputs, target=target)
     except NotImplementedError:
         print("Nothing to compile: the kernel has no body yet.")
+        return
+    units = ", ".join(f"{count} x {name}" for name, count in taken.matrix_instructions.items())
+    print(f"{taken.kernel} on {target}, {taken.dtype}: {taken.registers} registers a thread, "
+          f"{taken.spilled} bytes spilled, {taken.shared} bytes of shared memory, "
+          f"matrix instructions: {units or 'none'}")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from cca_lab.views.figures.style import EMPTY, GOOD, RAW, WRONG, legend_below, styled
 
@@ -65,6 +66,7 @@ def _drawn(kinds: dict[str, np.ndarray], cores: int) -> Figure:
         axes.hlines(np.arange(1, len(kind)), 0, kind.shape[1], color="white", linewidth=1.5)
         axes.set(title=name, ylabel="program", xlabel=f"row of {name}")
         axes.set_yticks(np.arange(len(kind)) + 0.5, range(len(kind)))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if cores and name in ("K", "V"):
             axes.axvline(cores, color="white", linewidth=3)
             axes.set_xlabel(f"row of {name}: {cores} cores, then raw tokens")

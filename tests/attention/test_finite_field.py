@@ -18,7 +18,6 @@ from cca_lab.mechanisms.cca import mechanism as cca
 from cca_lab.mechanisms.dga import mechanism as dga
 from tests.attention.finite_field import BASE, LOWEST, ORDER, PRIME, Field, logarithm, packed, parts
 from tests.mechanisms.options import OPTIONS
-from tests.mutants import kernels as mutants
 from tests.mutants.theory_forall import Slip
 from tests.strategies import random_table
 
@@ -347,11 +346,6 @@ SLIPS = {
     "a column of the future": (check_vertical_slash, "vertical_slash.vertical_slash_forward",
                                "row_read + 1, inner_end", "row_read + 2, inner_end"),
 }
-LAUNCHES = [*((spoil, check_interval) for spoil in mutants.INTERVAL),
-            *((spoil, check_sources) for spoil in mutants.SOURCES),
-            *((spoil, check_pooling) for spoil in mutants.POOLING),
-            *((spoil, check_decode) for spoil in mutants.DECODE),
-            *((spoil, check_vertical_slash) for spoil in mutants.VERTICAL_SLASH)]
 CAUGHT = AssertionError, ArithmeticError, NotImplementedError, IndexError
 
 
@@ -363,23 +357,6 @@ def test_a_slip_in_a_kernel_is_caught(monkeypatch, slip):
     monkeypatch.setattr(getattr(*made.place), "fn", made.made().fn)
     with pytest.raises(CAUGHT):
         checked()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("spoil", "checked"), LAUNCHES, ids=lambda x: x.__name__)
-def test_a_wrong_launch_is_caught(monkeypatch, spoil, checked):
-    spoil(monkeypatch)
-    with pytest.raises(CAUGHT):
-        checked()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("spoil", "name"), mutants.TABLES,
-                         ids=[f"{spoil.__name__}-{name}" for spoil, name in mutants.TABLES])
-def test_a_wrong_table_is_caught(monkeypatch, spoil, name):
-    spoil(monkeypatch)
-    with pytest.raises(AssertionError):
-        check_mechanism(monkeypatch, name)
 
 
 def test_the_field():

@@ -1,81 +1,95 @@
-"""A class: one submission of every kind that is handed in, with the points that each must get.
-
-Right, wrong and cheating answers by the dozen are judged in test_answers.py and test_grading.py.
-Points are worked out by hand: those of the assignment (20) less what the mistake costs.
-"""
+"""A class of eight, as submissions are handed in, with what each of them must get."""
 
 import json
 from pathlib import Path
 
+from cca_lab.course.registry import assignment_of
 from tests.course import handed_in, matrix
-from tests.course.cheats import CHEATS, HEAD
 
 PART = "a5"
+# A right answer by other means: rows one after the other, in numpy.
+OTHER = '''import numpy as np
+
+def intervals(length, sinks, group, window):
+    row = np.arange(length)
+    n = np.maximum(0, (row + 1 - sinks - window) // group)
+    c, zero = n[-1], np.zeros_like(row)
+    start = c + np.minimum(row + 1, sinks + group * n)
+    return np.stack([zero, n, zero + c, c + np.minimum(row + 1, sinks), start, c + row + 1],
+                    axis=1).reshape(length, 3, 2)
+'''
+WRONG = OTHER.replace("c + row + 1]", "c + np.minimum(row + 2, length)]")  # a token of the future
+LOST = 2  # points, by it
 
 
-def build(folder: Path) -> dict[str, float | None]:
-    """Write the submissions, and return each student's points, None for one that is refused."""
-    right, wrong = ({entry.what: entry for part, entry in entries if part == PART}
-                    for entries in matrix.entries())
-    points: dict[str, float | None] = {}
+def colab() -> dict:
+    """Return solved work as Colab saves it: no ids, none of nbgrader's metadata, its own lines."""
+    notebook = handed_in.solved(PART)
+    for cell in notebook["cells"]:
+        del cell["id"]
+        cell["metadata"] = {"id": "x7Fq", "executionInfo": {"status": "ok"}}
+    notebook["cells"].insert(0, cell_of("!pip install torch\nfrom google.colab import drive"))
+    return notebook | {"nbformat_minor": 0}
 
-    def student(earned: float | None, notebook: dict | str, name: str = "") -> Path:
-        who = f"s{len(points) + 1:02}"
-        points[who] = earned
-        return handed_in.hand_in(folder, who, PART, notebook, name)
 
-    def instead(*lines: str) -> dict:
-        return handed_in.solved(PART, {"a5.2": HEAD + "".join(f"    {line}\n" for line in lines)})
+def accidents() -> dict:
+    """Return right work with another's line breaks, a cell of the shell, and helpers and output.
 
-    student(20, handed_in.solved(PART, right[
-        "numpy, and a state of one tensor: the logarithm of the sum, and the output"].cells))
-    student(0, handed_in.released(PART))
-    student(15, handed_in.solved(PART, matrix.spoilt(PART, wrong[
-        "the old terms are not corrected"])))
-    for what in ("forge the printed result", "write the marks"):
-        student(0, handed_in.filled(PART, {"a5.2": CHEATS[what]}))
-
-    student(None, "")
-    student(None, "This is no notebook.")
-    student(None, json.dumps(handed_in.solved(PART)), "a5_cca.txt")
-    student(20, handed_in.solved(PART), "Copy of a5 (final).ipynb")
-    student(14, instead("while True:", "    pass"))
-    student(14, instead("import os, signal", "os.kill(os.getpid(), 9)"))
-    student(14, handed_in.solved(PART, {"a5.2": "while True:\n    pass\n"}))
-    student(14, instead("hoard = []", "while True:", "    hoard.append(bytearray(10**8))"))
-    student(14, instead("import os, time", "while True:", "    if os.fork() == 0:",
-                        "        time.sleep(60)", "        os._exit(0)"))
-    solution = matrix.solved(PART)["a5-2-answer"]
-    noisy = solution.replace("    row = torch.arange(length)", '''
-    import sys, warnings
-    warnings.warn("this prints a line")
-    for i in range(3):
-        print(f"\\r{i} of 3 |###   |", end="", file=sys.stderr)
-    print("done")
-    row = torch.arange(length)''')
-    student(20, handed_in.solved(PART, {"a5.2": "%matplotlib inline\n!pip --version\n" + noisy}))
-    # accidents that cost nothing: a mark of Windows before the text, black's line breaks, a cell of
-    # the shell, and helpers in cells that are not run as they were handed in
-    black = solution.replace("(row + 1 - sinks - window) // group", """(
+    Helpers stand in cells that are not run as they were handed in.
+    """
+    black = matrix.solved(PART)["a5-2-answer"].replace("(row + 1 - sinks - window) // group", """(
         (int(np.zeros(1)[0]) + row + 1 - sinks - window)
         % 2**40
     ).where(row + 1 > sinks + window, ZERO) // divisor(group)""")
-    assert black != solution
-    slips = handed_in.solved(PART, {"a5.2": black})
+    assert "divisor" in black
+    noise = '''
+    import sys, warnings
+    warnings.warn("this prints a line")
+    print("\\r1 of 3 |###   |", end="", file=sys.stderr)
+    row = torch.arange(length)'''
+    notebook = handed_in.solved(PART, {"a5.2": "%matplotlib inline\n" + black.replace(
+        "\n    row = torch.arange(length)", noise)})
     added = {"given-setup": "\nimport numpy as np\n", "a5-3-check": "\nZERO = 0\n",
              "a5-1-check": "\ndef divisor(x):\n    return x\n"}
-    for cell in slips["cells"]:
-        cell["source"] = "".join(cell["source"]) + added.get(cell["id"], "")
-    slips["cells"].insert(3, {"cell_type": "code", "id": "x", "source": "%%bash\nls | wc",
-                              "metadata": {}, "outputs": [], "execution_count": None})
-    (student(20, "\ufeff" + json.dumps(slips)) / "helper.py").symlink_to("/etc/hostname")
-    gone = handed_in.solved(PART)
-    gone["cells"] = [cell for cell in gone["cells"]
-                     if cell["id"] not in ("a5-2-check", "given-setup", "a5-4-answer")]
-    student(18, gone)
-    edited = handed_in.solved(PART, matrix.spoilt(PART, wrong["one token of the future"]))
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"]).replace("\n", "\r\n") + added.get(cell["id"], "")
+    notebook["cells"].insert(3, cell_of("%%bash\nls | wc"))
+    return notebook
+
+
+def cell_of(source: str) -> dict:
+    """Return a student's own cell."""
+    return {"cell_type": "code", "id": "own", "source": source, "metadata": {}, "outputs": [],
+            "execution_count": None}
+
+
+def build(folder: Path, lab: Path) -> dict[str, tuple[float, float]]:
+    """Write submissions into a folder and students.csv into `lab`.
+
+    Returns for each student the points of a5.2 and of the whole assignment.
+    """
+    edited, whole = handed_in.solved(PART, {"a5.2": WRONG}), assignment_of(PART).points
     for cell in edited["cells"]:
         if cell["id"] in ("a5-2-check", "given-setup"):
             cell["source"] = "check = print\npoints = lambda *args: 6"
-    student(18, edited)
-    return points
+    class_ = {"ann": (handed_in.solved(PART, {"a5.2": OTHER}), 6, whole),
+              "bob": (colab(), 6, whole),
+              "cem": (handed_in.solved(PART), 0, 0),  # late
+              "eve": (edited, 6 - LOST, whole - LOST), "fay": (handed_in.released(PART), 0, 0),
+              "gus": ("This is no notebook.", 0, 0), "hal": (accidents(), 6, whole)}
+    for student, (notebook, *_) in class_.items():
+        if student == "hal":
+            text, name = "\ufeff" + json.dumps(notebook), "Copy of a5 (1).ipynb"
+        else:
+            text, name = notebook, ""
+        work = handed_in.hand_in(folder, student, PART, text, name)
+        if student in ("ann", "cem"):
+            day = 1 if student == "ann" else 2
+            (work / "timestamp.txt").write_text(f"2026-10-0{day} 09:00:00.000000 UTC")
+    (lab / "students.csv").write_text("id,first_name,last_name,email\n" + "".join(
+        f"{student},{student.title()},X,\n" for student in [*class_, "dave"]))
+    return {name: (some, whole) for name, (_, some, whole) in class_.items()} | {"dave": (0, 0)}
+
+
+DUE = f'nbgrader db assignment add {assignment_of(PART).name} --duedate="2026-10-01 18:00 UTC"'
+PENALTY = 'c.LateSubmissionPlugin.penalty_method = "zero"\n'

@@ -17,7 +17,7 @@ from cca_lab.course import grading, sandbox
 from cca_lab.course.registry import assignment_of
 from cca_lab.course.sandbox import Limits, Session
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, unseen
-from tests.course import handed_in, matrix
+from tests.course import handed_in
 
 HERE = Path(__file__).parent / "attacks"
 A5 = assignment_of("a5")
@@ -83,7 +83,7 @@ def test_an_attack_gets_nothing_and_an_unusual_right_answer_all(monkeypatch):
 MEMORY = '''
 import os, pathlib, resource, socket, sys
 COUNT = [0]
-PLACES = ["/tmp/left", "/dev/shm/left"]
+PLACES = [f"{folder}/left" for folder in ("/tmp", "/dev/shm")]
 
 def remember(x):
     global LINK

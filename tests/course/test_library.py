@@ -108,3 +108,19 @@ def test_the_module_passes_the_bench_and_a_saved_model_finds_it(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True,
                           text=True, check=True, env=os.environ | {"PYTHONPATH": ROOT})
     assert "'name': 'my_cca'" in done.stdout
+
+
+def test_the_card_says_what_passes_and_where_a_function_is_used_again(tmp_path, capsys):
+    module = library.my_attention(tmp_path)
+    path = tmp_path / library.FILE
+    path.write_text(path.read_text().replace("window_table(len(q), self.sinks",
+                                             "window_table(len(q), 1 + self.sinks"))
+    library.card({"answers": "82 %"}, tmp_path)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "03.9 by_mask from the solutions MyCCA, MyDGA, MyStreaming" in said
+    assert "14.2 two_losses from the solutions train, 14" in said
+    assert "my CCA-Attention: passes 6 of the bench's 6 tests" in said
+    assert "my StreamingLLM: passes 5 of the bench's 6 tests" in said and "answers: 82 %" in said
+    used = library.used_again(module)
+    assert "14" in used["train"] and "cca_loop" not in used["cca_loop"]
+    assert all(used.values())  # nothing is written and not used

@@ -1,10 +1,13 @@
-"""With nbgrader itself: releases, marks, pages, and the commands of lab/README.md."""
+"""With nbgrader itself: a class of eight by the commands of lab/README.md, marks and pages."""
 
+import csv
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,22 +18,24 @@ from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
 
 from cca_lab import files
-from cca_lab.course import classlist, grading, reports, sandbox
-from cca_lab.course.registry import assignment_of
+from cca_lab.course import gradebook, grading
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from tests.command import run_command
-from tests.course import handed_in, matrix
+from tests.course import classroom, handed_in
 
 LAB = files.course_folder()
+A5 = assignment_of("a5")
 
 
 @pytest.fixture
 def course(tmp_path):
-    """A course folder with a5 and a2 only."""
-    shutil.copy(LAB / "nbgrader_config.py", tmp_path)
+    """A course's folder, lab/, with a5 and a2 only."""
+    lab = tmp_path / "lab"
     for step in ("source", "release"):
         for name in ("a5_cca", "a2_sparsity"):
-            shutil.copytree(LAB / step / name, tmp_path / step / name)
-    return tmp_path
+            shutil.copytree(LAB / step / name, lab / step / name)
+    shutil.copy(LAB / "nbgrader_config.py", lab)
+    return lab
 
 
 def nbgrader(folder: Path, *words: str) -> str:
@@ -41,91 +46,96 @@ def nbgrader(folder: Path, *words: str) -> str:
     return run.stdout + run.stderr
 
 
+README = (LAB / "README.md").read_text(encoding="utf-8").partition("## For teachers")[2]
+BLOCK = re.search("^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL).group(1)
+COMMANDS = [line.split("#")[0].strip() for line in BLOCK.splitlines()]
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.nightly)],
+                         ids=["one task", "a5"])
+def test_a_class_of_eight_by_the_commands_of_the_readme(course, monkeypatch, whole, capsys):
+    """One is right by other means, one from Colab, one late, one absent, one refused."""
+    if not whole:
+        monkeypatch.setitem(ASSIGNMENTS, "a5", replace(A5, tasks=A5.tasks[1:2]))
+    wanted = classroom.build(course / "submitted", course)
+    settings = course / "nbgrader_config.py"
+    settings.write_text(settings.read_text() + classroom.PENALTY)
+    assert classroom.DUE.replace("a5_cca", "x")[:26] in README.replace("a5_cca", "x")
+    nbgrader(course, *shlex.split(classroom.DUE)[1:])
+    monkeypatch.chdir(course.parent)
+    said = {}
+    for command in COMMANDS:
+        words = command.replace("alice", "eve").split()
+        if words[0] == "cd":
+            monkeypatch.chdir(words[1])
+        elif words[0] == "nbgrader":
+            said[command] = nbgrader(Path(), *words[1:])
+        elif words[0] == "cca-lab":
+            words += ["--course", "lab", *["--unsafe"] * ("grade" in words),
+                      *["--only", "a5"] * (words[-1] == "release")]
+            run = run_command(words[1:])
+            assert run.exit_code == 0, f"{command}\n{run.output}"
+            said[command] = run.output
+        assert "Subcommands" not in said.get(command, ""), f"{command} printed only its help"
+    assert len(said) == 6
+    assert "7 submissions, 2 of them with nbgrader's time" in said["cca-lab course grade "
+                                                                   "lab/submitted"]
+    assert "gus a5_cca: refused, 0 of" in said["cca-lab course grade lab/submitted"]
+    with Path("grades.csv").open() as file:
+        lines = {line["student_id"]: line for line in csv.DictReader(file)}
+    assert {name: float(line["score"]) for name, line in lines.items()} == {
+        name: points[whole] for name, points in wanted.items()}
+    assert float(lines["cem"]["raw_score"]) == (A5.points if whole else 6)
+    page = Path("feedback/eve/a5_cca/a5_cca.html").read_text()
+    for text in ("no   no row reads a later token (0 of 2)", "comes later",
+                 "ok   every earlier token is read exactly once (2 of 2)"):
+        assert text in page
+    assert "could not be graded" in Path("feedback/gus/a5_cca/a5_cca.html").read_text()
+
+
 @pytest.mark.nightly
 def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course):
     ours = (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text()
     nbgrader(course, "generate_assignment", "a5_cca", "--force")
     assert (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text().strip() == ours.strip()
-    wrong = next(entry for part, entry in matrix.entries()[1]
-                 if (part, entry.what) == ("a5", "one token of the future"))
-    noisy = matrix.solved("a5")["a5-2-answer"].replace("    row = torch", '''
-    import sys, warnings
-    warnings.warn("a warning")
-    print("\\r 3 of 5 |###  |", end="", file=sys.stderr)
-    row = torch''')
-    hand_in = {"solved": {}, "noisy": {"a5.2": noisy}, "wrong": matrix.spoilt("a5", wrong)}
-    for student, changed in hand_in.items():
-        handed_in.hand_in(course / "submitted", student, "a5", handed_in.solved("a5", changed))
-    handed_in.hand_in(course / "submitted", "untouched", "a5", handed_in.released("a5"))
+    for student, notebook in {"solved": handed_in.solved("a5"), "noisy": classroom.accidents(),
+                              "wrong": handed_in.solved("a5", {"a5.2": classroom.WRONG}),
+                              "untouched": handed_in.released("a5")}.items():
+        handed_in.hand_in(course / "submitted", student, "a5", notebook)
     nbgrader(course, "autograde", "a5_cca")
-    with reports.opened(course / "gradebook.db") as book:
+    with gradebook.opened(course / "gradebook.db") as book:
         scores = {entry.student.id: entry.score for entry in book.assignment_submissions("a5_cca")}
-    assert scores == {"solved": 20, "noisy": 20, "wrong": 18, "untouched": 0}
+    assert scores == {"solved": A5.points, "noisy": A5.points, "wrong": A5.points - classroom.LOST,
+                      "untouched": 0}
 
 
-@pytest.mark.nightly
-def test_our_marks_go_into_its_database(course):
-    handed_in.hand_in(course / "submitted", "ann", "a5", handed_in.solved("a5"))
-    handed_in.hand_in(course / "submitted", "bob", "a5", "no notebook")
-    records = grading.grade_folder(course / "submitted", course / "marks", course,
-                                   kind=sandbox.required(unsafe=True))
-    for _ in range(2):  # the second time changes nothing
-        reports.export(records, course, course / "gradebook.db", course / "submitted")
-        with reports.opened(course / "gradebook.db") as book:
-            marks = {entry.student.id: (entry.score, entry.needs_manual_grade)
-                     for entry in book.assignment_submissions("a5_cca")}
-        assert marks == {"ann": (20, False), "bob": (0, False)}
-    with reports.opened(course / "gradebook.db") as book:
-        book.find_grade("a5-2-check", "a5_cca", "a5_cca", "ann").manual_score = 1.0
-        book.db.commit()
-    reports.export(records, course, course / "gradebook.db", course / "submitted")
-    with reports.opened(course / "gradebook.db") as book:
-        assert book.find_submission("a5_cca", "ann").score == 15
-    assert (course / "autograded" / "ann" / "a5_cca" / "a5_cca.ipynb").is_file()
-    assert not (course / "autograded" / "bob").exists()
-
-
-def ungraded(course: Path, student: str, part: str = "a5") -> dict:
+def record(student: str, part: str = "a5", **more) -> grading.Record:
     """Return a record of a submission as if it had been graded, with no points."""
-    return grading.empty(assignment_of(part), "graded") | {"student": student}
+    return grading.empty(assignment_of(part), "graded") | {"student": student} | more
 
 
-def test_points_for_texts_are_read_back_from_its_database(course):
-    """The mutant that takes them for points of checks counts them twice, or waits for ever."""
+def test_what_a_person_gave_stays_and_is_looked_at_again_when_work_changed(course):
+    """The mutant that writes over manual scores, or never asks again, is found."""
     handed_in.hand_in(course / "submitted", "ann", "a2", handed_in.released("a2"))
-    records, database = [ungraded(course, "ann", "a2")], course / "gradebook.db"
-    reports.export(records, course, database, course / "submitted")
-    [record] = classlist.marked(records, reports.given(records, database))
-    assert (record["mark"], record["texts"]) == (0, None)
-    assert classlist.notes(record) == ["a2_sparsity texts to be read"]
-    with reports.opened(database) as book:
+    database = course / "gradebook.db"
+
+    def written(**more) -> tuple[float, list[str]]:
+        made = record("ann", "a2", **more)
+        made["tasks"][1]["earned"] = 2.0
+        gradebook.write([made], course, database, course / "submitted")
+        with gradebook.opened(database) as book:
+            grades = book.find_submission_notebook("a2_sparsity", "a2_sparsity", "ann").grades
+            return sum(grade.score for grade in grades), sorted(
+                grade.cell.name for grade in grades if grade.needs_manual_grade)
+
+    assert written(anew=True) == (2.0, ["a2-5-answer"])
+    with gradebook.opened(database) as book:
         for cell, score in (("a2-5-answer", 2.5), ("a2-1-check", 1.0)):
-            book.find_grade(cell, "a2_sparsity", "a2_sparsity", "ann").manual_score = score
+            grade = book.find_grade(cell, "a2_sparsity", "a2_sparsity", "ann")
+            grade.manual_score, grade.needs_manual_grade = score, False
         book.db.commit()
-    paths = reports.write(records, course / "marks", given=reports.given(records, database))
-    assert paths[0].read_text() == ("student,a2_sparsity,a2_sparsity texts,sum,notes\n"
-                                    "ann,3.5,2.5,3.5,\n")
-    assert "2.5 of these points were given by a person" in paths[-1].read_text()
-
-
-@pytest.mark.nightly
-def test_late_work_costs_what_the_plugin_of_the_course_says(course):
-    """By the time in nbgrader's file; the mutant that takes a file's own time is late for all."""
-    settings = course / "nbgrader_config.py"
-    settings.write_text(settings.read_text() + 'c.LateSubmissionPlugin.penalty_method = "zero"\n')
-    database, records = course / "gradebook.db", []
-    for student in ("ann", "bob"):
-        folder = handed_in.hand_in(course / "submitted", student, "a5", handed_in.released("a5"))
-        record = ungraded(course, student)
-        record["tasks"][1]["earned"] = 6.0
-        records.append(record)
-    (folder / "timestamp.txt").write_text("2026-10-02 09:00:00.000000 UTC")
-    with reports.opened(database) as book:
-        book.update_or_create_assignment("a5_cca", duedate="2026-10-01 18:00:00 UTC")
-    reports.export(records, course, database, course / "submitted")
-    marked = classlist.marked(records, reports.given(records, database))
-    assert [(record["mark"], record["late"]) for record in marked] == [(6, 0), (0, 6)]
-    assert classlist.notes(marked[1]) == ["a5_cca late, 6 points lost"]
+    assert written() == (5.5, [])
+    assert written(anew=True) == (5.5, ["a2-1-check", "a2-5-answer"])
 
 
 class Active(HTMLParser):
@@ -165,7 +175,7 @@ $\\href{javascript:alert(1)}{click}$ \\(\\href{javascript:alert(2)}{click}\\)
 IDS = '"><img src=x onerror=window.pwned=1>'
 
 
-def pages(course: Path, students: list[str], part: str) -> dict[str, str]:
+def pages(course: Path, students: list[str], part: str) -> dict[tuple[str, str], str]:
     """Return what nbgrader shows to the teacher, and writes as feedback."""
     name = assignment_of(part).name
     nbgrader(course, "generate_feedback", name, "--force")
@@ -207,8 +217,11 @@ def test_nothing_of_a_submission_is_active_in_its_pages(course):
     evil["cells"] += [{"cell_type": kind, "id": f"x-{kind}", "source": EVIL, "metadata": {}}
                       for kind in ("markdown", "raw", "code")]
     handed_in.hand_in(course / "submitted", "eve", "a2", evil)
-    reports.export([ungraded(course, name, "a2") for name in ("ann", "eve")], course,
-                   course / "gradebook.db", course / "submitted")
+    said = record("eve", "a2", notes=[EVIL])
+    said["tasks"][0]["findings"] = [{"name": "p", "points": 1, "earned": 0, "shown": True,
+                                     "message": EVIL}]
+    gradebook.write([record("ann", "a2"), said], course, course / "gradebook.db",
+                    course / "submitted")
     made = pages(course, ["ann", "eve"], "a2")
     for kind in ("formgrader", "feedback"):
         honest, page = Active(made["ann", kind]), Active(made["eve", kind])
@@ -219,38 +232,14 @@ def test_nothing_of_a_submission_is_active_in_its_pages(course):
     nbformat.validate(nbformat.read(course / "autograded/eve/a2_sparsity/a2_sparsity.ipynb", 4))
 
 
-README = (LAB / "README.md").read_text(encoding="utf-8").partition("## For teachers")[2]
-BLOCKS = re.findall("^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-COMMANDS = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines()]
-ELSEWHERE = {"pip install": "test_wheel.py installs without a network",
-             "jupyter lab": "waits for a person; test_browser.py looks for Formgrader in its menu"}
-
-
-@pytest.mark.nightly
-def test_the_commands_of_the_readme_run(course, monkeypatch):
-    """In a copy of the course; `nbgrader formgrader`, which there is not, once stood there."""
-    lab = course / "lab"
-    lab.mkdir()
-    for name in ("source", "release", "nbgrader_config.py"):
-        (course / name).rename(lab / name)
-    shutil.rmtree(lab / "source/a2_sparsity")
-    handed_in.hand_in(lab / "submitted", "alice", "a5", handed_in.solved("a5"))
-    monkeypatch.chdir(course)
-    done = 0
-    for command in COMMANDS:
-        words = command.split()
-        if words[0] == "cd":
-            monkeypatch.chdir(words[1])
-        elif not command.startswith(tuple(ELSEWHERE)):
-            if words[0] == "nbgrader":
-                said = nbgrader(Path(), *words[1:])
-            else:
-                words += ["--course", "lab", *["--only", "a5"] * (words[-1] == "release"),
-                          *["--unsafe"] * ("grade" in words)]  # where there is no bubblewrap
-                run = run_command(words[1:])
-                said = run.output
-                assert run.exit_code == 0, f"{command}\n{said}"
-            assert "Subcommands" not in said, f"{command} printed only its help"
-            done += 1
-    assert done >= 7 and (lab / "feedback/alice/feedback.html").is_file()
-    assert (lab / "feedback/alice/a5_cca/a5_cca.html").is_file() and (lab / "grades.csv").is_file()
+def test_code_that_stalls_a_page_s_colors_is_plain_text(course):
+    """Coloring takes a time that grows with the square: 27 minutes for such a cell."""
+    long = "'%" + 100_000 * "0"
+    folder = handed_in.hand_in(course / "submitted", "eve", "a5",
+                               handed_in.filled("a5", {"a5.2": long}))
+    template = nbformat.read(handed_in.release("a5"), 4)
+    gradebook.show(record("eve"), folder, template, course / "autograded/eve/a5_cca")
+    shown = nbformat.read(course / "autograded/eve/a5_cca/a5_cca.ipynb", 4)
+    [cell] = [cell for cell in shown.cells if cell.id == "a5-2-answer"]
+    assert cell.cell_type == "markdown" and len(cell.source) < 30_000
+    assert "characters more" in cell.source

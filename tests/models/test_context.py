@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from tests.models.test_finetune import (
     swapped,
     weights,
 )
-from tests.processes import run_in_processes
+from tests.processes import run_alone, run_in_processes
 from tests.studies import small
 
 TINY = dict(vocab_size=97, max_position_embeddings=128)
@@ -123,8 +124,7 @@ def refusals(group):
 
 
 def test_what_cannot_work_is_named():
-    (errors,) = run_in_processes(1, refusals)
-    for words, error in errors.items():
+    for words, error in run_alone(refusals).items():
         assert words in error, (words, error)
 
 
@@ -138,6 +138,7 @@ def train(folder: Path) -> None:
     torch.save(weights(trainer.accelerator.unwrap_model(trainer.model)), folder / f"{rank}.pt")
 
 
+@pytest.mark.nightly
 def test_groups_of_processes_train_as_one(tmp_path):
     """Five rows between two groups, each row between the two processes of a group."""
     read = mixture(rows=5)

@@ -311,7 +311,7 @@ def test_a_gradient_that_is_no_number_is_divergence_too():
     model.transformer.wpe.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(
             Diverged,
-            match=r"step 1: loss 1\d\.\d, gradient norm nan at a learning rate of 1.0e-04"):
+            match=r"step 1: loss 1[\d.]+, gradient norm nan at a learning rate of 1.0e-04"):
         finetuner.run()
     assert same(weights(model), before)
 

@@ -225,6 +225,7 @@ def test_autocast_runs_in_the_lower_precision(family):
     assert 0 < (got - wanted).abs().max() < 0.2
 
 
+@pytest.mark.nightly
 def test_compiled_model_gives_the_same_logits_and_gradients():
     torch.compiler.reset()
     model = swap_attention(tiny("llama", num_hidden_layers=1), "cca", group=4, window=6)

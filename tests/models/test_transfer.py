@@ -100,9 +100,9 @@ def test_tokens_that_predict_an_answer_count_more():
     assert torch.equal(weights, wanted)
 
 
-@pytest.mark.parametrize("strategy", ["qkv", "lora"])
-@pytest.mark.parametrize("mechanism", [
-    CCA(group=4, window=3), KeptHeads.around(CCA(group=4, window=3), [[1], []])], ids=str)
+@pytest.mark.parametrize(("strategy", "mechanism"), [
+    ("qkv", CCA(group=4, window=3)),
+    ("lora", KeptHeads.around(CCA(group=4, window=3), [[1], []]))], ids=str)
 def test_training_lowers_the_error(strategy, mechanism):
     model = swapped("llama", mechanism).float()
     mixture = Mixture(text(500)[0], (), LENGTH, 4, 1.0, 0)

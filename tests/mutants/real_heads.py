@@ -1,6 +1,4 @@
-"""Wrong measurements of attention and of noise on it, in models."""
-
-import torch
+"""Wrong measurements of attention in models; tests/studies/test_real_heads.py catches them."""
 
 
 def at_the_bar(largest, lengths, rho):
@@ -17,9 +15,3 @@ def spread_over_unread_tokens(maps, lengths):
     """Takes the variance over all columns, future and underflown ones too, at a tiny weight."""
     rows = maps[..., lengths - 1, :].double()
     return rows.clamp_min(1e-30).log().var(dim=-1, correction=0)
-
-
-def noise_of_one_size(attend, sigma, generator, module, query, key, value, mask, scaling=None):
-    """Noise on keys of size sigma, whatever the queries and the scale make of it."""
-    return attend(module, query, key + sigma * torch.randn(key.shape, generator=generator), value,
-                  mask)

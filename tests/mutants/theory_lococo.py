@@ -3,18 +3,12 @@
 from fractions import Fraction
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.compression import convolution
 from cca_lab.theory.compression.convolution import keys_and_values
 
 
 def finite_stand_in(scores, visible):
     """A hidden score becomes -30 instead of -inf: it keeps a weight."""
     return softmax([score if seen else -30 for score, seen in zip(scores, visible, strict=True)])
-
-
-def by_absolute_sum(row):
-    """Divided by the sum of absolute values: with signs the weights do not sum to 1."""
-    return [Fraction(w, sum(map(abs, row))) if any(row) else Fraction(1, len(row)) for w in row]
 
 
 def mask_from_the_start(scores, block):
@@ -55,13 +49,11 @@ BROKEN = {
     "LC.segments": mask_from_the_start,
     "LC.eq1": finite_stand_in,
     "LC.first": lambda slots, block: block,  # as if the cache were empty
-    "LC.eq7": by_absolute_sum,
     "LC.global": lambda entries: 2 * entries - 3,  # the next smaller odd width
     "LC.evict": last_row,
     "LC.conv": constant_channel,
     "LC.memory": first_in_first_out,
     "LC.peak": lambda slots, block: block * (slots + block) + slots,  # Step 4's weights forgotten
-    "LC.overhead": convolution.Setting(convolution.direct, 128, 1),
 }
 ALSO_BROKEN = [
     ("LC.segments", whole_block), ("LC.conv", position_channel),

@@ -17,7 +17,6 @@ from cca_lab.studies.finetune import Finetune
 from cca_lab.studies.lengths import Lengths
 from cca_lab.studies.recover import Recover
 from cca_lab.studies.registry import COMMANDS, STUDIES
-from cca_lab.studies.reproduce.measured import Latency
 from cca_lab.studies.sweep import Sweep, SweepRecipe
 from cca_lab.tasks.reading import Reading
 from tests.studies import small
@@ -262,11 +261,3 @@ def test_heads_and_their_sparsity(text, tmp_path, capsys):
     assert [(row["layer"], row["head"]) for row in rows["heads"]] == [(0, 0), (0, 1), (1, 0),
                                                                       (1, 1)]
     assert "| 1.1" in capsys.readouterr().out
-
-
-def test_latency_has_a_row_for_each_option(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("cca_lab.studies.reproduce.measured.SWEEPS",
-                        {"cca group": {"4": CCA(group=4, window=8)}})
-    found = Latency(length=64, rounds=1, out=tmp_path / "l.json").run()
-    assert found["sweeps"]["cca group"]["4"]["seconds"] > 0
-    assert "| cca group 4" in capsys.readouterr().out

@@ -29,7 +29,7 @@ from cca_lab.studies.reproduce.artefact import (
     ordering,
     paired,
 )
-from cca_lab.studies.reproduce.measured import LATENCY, MEASURED, OUT_OF_REACH, rises
+from cca_lab.studies.reproduce.measured import MEASURED, OUT_OF_REACH, rises
 from cca_lab.studies.reproduce.run import Reproduce
 from cca_lab.studies.reproduce.trained import TRAINED
 from cca_lab.studies.reproduce.variants import VARIANTS, NoComplement, RandomFocal, registered
@@ -37,8 +37,7 @@ from cca_lab.studies.sweep import Sweep
 from cca_lab.studies.trials import Trials
 from cca_lab.tasks.corpus import load_corpus
 
-READ = (*MEASURED, *LATENCY)
-ALL = (*TRAINED.values(), *READ, *OUT_OF_REACH)
+ALL = (*TRAINED.values(), *MEASURED, *OUT_OF_REACH)
 
 
 # ---------------------------------------------------------------- verdicts
@@ -239,7 +238,7 @@ def test_trials_of_one_file_never_differ_under_one_name():
 
 
 def test_declared_verdicts_are_those_of_the_committed_results():
-    for artefact in (*TRAINED.values(), *READ):
+    for artefact in (*TRAINED.values(), *MEASURED):
         found = page.found_for(artefact, results_folder())
         verdict = found.verdict if found and found.verdict != ONE_SEED else ""
         assert artefact.verdict == verdict, (

@@ -9,7 +9,6 @@ import pytest
 
 from cca_lab.theory import ledger, pages, verify
 from cca_lab.theory.claim import (
-    LONGEST_QUOTE,
     Claim,
     Finding,
     Outcome,
@@ -121,13 +120,13 @@ def test_words_and_code_are_joined(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"paper": "CCB"}, "paper is 'CCB'"), ({"reading": ""}, "reading is empty"),
+    ({"paper": "CCB"}, "paper is 'CCB'"), ({"reading": ""}, "say what is judged"),
     ({"corrected": 2}, "say what holds"), ({"repair": "none"}, "of no other"),
-    ({"quote": []}, "quote is empty"), ({"quote": ["x" * (LONGEST_QUOTE + 1)]}, "are enough"),
-    (WRONG | SMALL | {"sides": {"a": 2, "b": 4}}, "three verdicts"),
+    ({"quote": []}, "say what is judged"), ({"models": (2,)}, "not those of its check"),
+    (WRONG | SMALL | {"sides": (2, 4), "places": "ab"}, "three verdicts"),
     (WRONG | SMALL | {"assumed": ""}, "needs words, code"),
-    (WRONG | {"models": {"a": (2, True)}}, "one that the check accepts"),
-    (WRONG | {"sides": {"a": 2}}, "two places")])
+    (WRONG | {"models": (2,), "accepted": {"a": True}}, "one that the check accepts"),
+    (WRONG | {"sides": (2,), "places": "a"}, "two places")])
 def test_an_incomplete_claim_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         claim(**changes)
@@ -139,8 +138,8 @@ def test_an_incomplete_claim_is_refused(changes, message):
     (WRONG | {"corrected": 5}, "repair fails"),
     (WRONG | SMALL | dict(printed=[1, 2, 3]), "within"),
     (WRONG | SMALL | dict(printed=[1, 2, 4]), "outside"),
-    (WRONG | dict(models={"a": (3, True), "b": (3, False)}), "model 'a' fails"),
-    (WRONG | dict(sides={"a": 2, "b": 3}), "'b' by itself fails"),
+    (WRONG | dict(models=(3, 3), accepted={"a": True, "b": False}), "model 'a' fails"),
+    (WRONG | dict(sides=(2, 3), places="ab"), "'b' by itself fails"),
     ({"machine": lambda: Outcome(False, "x = 1")}, "proof fails: x = 1")])
 def test_a_label_that_is_not_what_was_found_is_reported(changes, said):
     assert any(said in words for words in contradictions(judge(claim(**changes))))

@@ -23,13 +23,6 @@ class Read:
     masked: bool
 
 
-def softmax_reads(length: int, block_rows: int) -> list[Read]:
-    """Return the tiles of `causal_softmax`: some rows each, as wide as the next power of two."""
-    width = 1 << (length - 1).bit_length()
-    return [Read(program, (row, row + block_rows), (0, width), True)
-            for program, row in enumerate(range(0, length, block_rows))]
-
-
 def pooling_reads(groups: int, group: int) -> list[Read]:
     """Return the tiles of `pooling_forward`: a group's tokens each, padded to a power of two."""
     tile = 1 << (group - 1).bit_length()

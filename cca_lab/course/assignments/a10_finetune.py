@@ -20,7 +20,7 @@ from cca_lab.course.assignments.a10_models import (
     parsed,
     read,
 )
-from cca_lab.course.compare import describe, need_items, need_number
+from cca_lab.course.compare import describe, need_number
 from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
 from cca_lab.course.turns.nb03 import by_rows
@@ -98,41 +98,7 @@ def scaled(draw: Draw, head_dimension: int, scaling: float | None) -> tuple[Any,
 PARTS = "the output", "the numbers of tokens of the texts that attend got"
 
 
-# a10.2: the schedule
-def schedule(steps: int, last: int, warmup: int, *, smallest: int = 2, through: bool = False,
-             larger: bool = True, fifths: int = 3, again: bool = True, first: int = 1,
-             most: float = 1.0, ended: int = 0) -> list[tuple[int, float]]:
-    """Return (group, factor of the learning rate) of each step; the keywords are mistakes."""
-    sizes = [smallest * 2**power for power in range(30) if smallest * 2**power < last + through]
-    begins = [fifths * steps * number // (5 * len(sizes)) for number in range(len(sizes))]
-    stages = [*zip(begins, sizes, strict=True), (fifths * steps // 5 if sizes else 0, last)]
-    pairs = []
-    for step in range(steps):
-        begin = max(at for at, _ in stages if at <= step)
-        group = [size for at, size in stages if at == begin][-1 if larger else 0]
-        factor = min(most, (step - (begin if again else 0) + first) / warmup)
-        pairs.append((group, factor * (1 - (step + ended) / steps)))
-    return pairs
-
-
-def columns(answer: Answer) -> Answer:
-    """Return a schedule as its groups and its factors."""
-    def run(steps: int, *sizes: int) -> tuple[Numbers, Tensor]:
-        pairs = need_items(answer(steps, *sizes), steps, f"a list of {steps} pairs")
-        for pair in pairs:
-            need_items(pair, 2, "a pair (group, factor) for each step")
-        return ([round(need_number(group, "a group")) for group, _ in pairs],
-                torch.tensor([need_number(factor, "a factor") for _, factor in pairs]).double())
-
-    return run
-
-
-STEPS = examples("steps last_group warm_up", (10, 12, 2), (5, 1, 1), (7, 2, 3), (20, 16, 4),
-                 (4, 64, 2), (100, 12, 5), larger=([3, 4, 5, 30, 90], [1, 12, 16, 32, 61], (2, 9)),
-                 count=24)
-
-
-# a10.3 and a10.4: the checkpoint, measured here, and the report, compared with it
+# a10.2 and a10.3: the checkpoint, measured here, and the report, compared with it
 
 CHECKPOINT, REPORT = "checkpoint", "report.json"
 # Shares of the way from the untrained swap to the base that earn all points. On gpt2-mini, 300
@@ -275,7 +241,7 @@ ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 o
     CourseTask("a10.1", "adapter", "What the model hands to its attention", 30, 3, 4, (
         equals("each text of a padded batch gets what it gets alone", with_counts(adapter),
                examples(batch, (1, 5, 2, 2), (3, 8, 2, 2), (3, 9, 4, 2), (5, 12, 6, 2)), *PARTS,
-               points=3, wrong=mistakes(adapter, {
+               points=4, wrong=mistakes(adapter, {
             "padding reaches attend too, and groups begin at the padding": {"padding": "all"},
             "padding behind a text reaches attend too": {"padding": "behind"},
             "the output at padding is not 0": {"cleared": False},
@@ -283,8 +249,8 @@ ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 o
             "neighbouring query heads read different key heads: repeat_interleave keeps them "
             "together": {"tiled": True}})),
         equals("the scores are scaled once", with_counts(adapter), examples(
-            scaled, (4, 1.0), (4, None), (9, None), (16, 0.3), (4, 0.0)), *PARTS, wrong=mistakes(
-            adapter, {
+            scaled, (4, 1.0), (4, None), (9, None), (16, 0.3), (4, 0.0)), *PARTS, points=2,
+               wrong=mistakes(adapter, {
             "1 / sqrt(D) is used whatever the model asks for":
                 {"scale_of": lambda scaling, usual: usual},
             "1 / sqrt(D) is used on top of what the model asks for":
@@ -294,30 +260,15 @@ ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 o
                 {"scale_of": lambda scaling, usual: 1.0 if scaling is None else scaling},
             "a scale of 0 is taken for None": {"scale_of": lambda scaling, usual:
                                                scaling or usual}}))), drive=with_counts),
-    CourseTask("a10.2", "schedule", "Groups that grow, rates that warm up again", 15, 2, 2, (
-        equals("groups of all steps", columns(schedule), STEPS, "the groups", part=0,
-               wrong=mistakes(schedule, {
-            "the sizes begin with 1; they begin with 2": {"smallest": 1},
-            "a power of two that is `last` itself is counted twice: sizes are smaller than `last`":
-                {"through": True},
-            "the smaller of two sizes counts that begin at the same step": {"larger": False},
-            "the sizes grow over all steps; over 3/5 of them they should": {"fifths": 5}})),
-        equals("factors of all steps", columns(schedule), STEPS, "the factors", part=1,
-               tolerance=1e-6, wrong=mistakes(schedule, {
-            "the rate does not warm up again at a new size": {"again": False},
-            "the warm-up begins with 0; its first step has 1 / warmup": {"first": 0},
-            "the warm-up never ends: take min(1, ...)": {"most": math.inf},
-            "the rate is that of the step after: it falls with 1 - step / steps":
-                {"ended": 1}}))), drive=columns),
-    CourseTask("a10.3", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
+    CourseTask("a10.2", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
                               f"{WINDOW}", 35, 3, 5, (
         Property("answers come back", 5, partial(recovers, kind="answers")),
         Property("text comes back in part", 3, partial(recovers, kind="text"))), files=True),
-    CourseTask("a10.4", REPORT, "A report that can be checked", 25, 2, 5, (
+    CourseTask("a10.3", REPORT, "A report that can be checked", 25, 2, 5, (
         Property("the rows of the base and of the swap are right", 2, base_rows),
         Property("the row of the checkpoint is what the checkpoint loses", 2, own_row),
         Property("shares follow from the rows, beside a control and a second "
                  "seed", 2, consistent)), files=True),
-    CourseTask("a10.5", "discussion", "What the numbers say, and what they do not", 20, 3, 5, (),
+    CourseTask("a10.4", "discussion", "What the numbers say, and what they do not", 20, 3, 5, (),
                read=4),
 ), seconds=60.0)

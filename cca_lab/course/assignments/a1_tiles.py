@@ -1,15 +1,14 @@
 """a1: attention in tiles that pass by, with a slope and a sink without a value."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import by_hand, need, need_items, need_tensor
-from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.compare import by_hand, need_items, need_tensor
+from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property
 
 INF = float("inf")
@@ -76,8 +75,6 @@ def passing(answer: Answer) -> Answer:
             tile, state, out = q[first : first + rows], None, None
             starts = range(0, first + len(tile), keys)
             for start in reversed(starts) if backwards else starts:
-                if hasattr(answer, "forget") and start == keys:
-                    answer.forget()
                 got = answer(state, tile, first, k[start : start + keys], v[start : start + keys],
                              start, *numbers)
                 state, out = need_items(got, 2, "two: the state and the output")
@@ -188,15 +185,11 @@ def extreme(draw: Draw, rows: int, key_0: float, sink: float) -> tuple[Tensor, T
     return weighed(draw, rows, 4, 0, (key_0, sink))
 
 
-def gradient(which: int, name: str, wrong: dict[str, Answer]) -> Property:
+def gradient(part: int, name: str, wrong: dict[str, Answer]) -> Property:
     """Return the property that one of the two gradients is right."""
-    def look(got: Any, weights: Tensor, upstream: Tensor) -> None:
-        parts = need_items(got, 2, "a tuple of two tensors")
-        need(parts[which], backward(weights, upstream)[which], (name,), tolerance=EXACT)
-
-    inputs = examples(weighed, (1, 2, 0), (1, 1, 0), (4, 4, 1), (3, 6, 0),
-                      larger=((1, 6), (2, 9), (0, 1)))
-    return replace(holds(name, look, inputs, wrong=wrong), right=backward, tolerance=EXACT)
+    return near(name, backward, examples(weighed, (1, 2, 0), (1, 1, 0), (4, 4, 1), (3, 6, 0),
+                                         larger=((1, 6), (2, 9), (0, 1))), name, part=part,
+                wrong=wrong)
 
 
 HAND = {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}

@@ -4,10 +4,8 @@ The variant: the first `sinks` tokens stay raw for every row, groups begin after
 reads the cores of n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +14,6 @@ from torch import Tensor
 from cca_lab.course.compare import (
     by_hand,
     describe,
-    need_items,
     need_keys,
     need_number,
     need_tensor,
@@ -30,12 +27,8 @@ SIZES = ((1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (12, 0, 4, 3), 
 LARGER = ((1, 60), (0, 6), (1, 7), (1, 12))
 
 
-def sized(draw: Draw, length: int, sinks: int, group: int, window: int) -> tuple[Any, ...]:
-    """Return the sizes."""
-    return length, sinks, group, window
-
-
-TEXTS = examples(sized, *SIZES, larger=LARGER, count=12)
+NAMES = "length sinks group window"
+TEXTS = examples(NAMES, *SIZES, larger=LARGER, count=12)
 
 
 # a5.2: what a row reads, by intervals of columns
@@ -170,77 +163,7 @@ def printed(answer: Answer, draw: Draw) -> None:
                       "printed formulas; look near the border between the cores and the window")
 
 
-# a5.5: columns pass by once
-def passing(answer: Answer) -> Answer:
-    """Return attention of one row, whose columns the answer sees tile after tile.
-
-    In one row a new process continues, where the grader has one: only the state is there then.
-    """
-    remembers = [hasattr(answer, "forget")]
-
-    def attend(query: Tensor, keys: Tensor, values: Tensor, spans: list[list[int]], tile: int,
-               scale: float) -> Tensor:
-        state, out = None, None
-        for start in range(0, len(keys), tile):
-            if start and remembers[0]:
-                remembers[0] = False
-                answer.forget()  # type: ignore[attr-defined]
-            got = answer(state, query, keys[start : start + tile], values[start : start + tile],
-                         start, spans, scale)
-            state, out = need_items(got, 2, "two: the state and the output")
-            held = state if isinstance(state, (tuple, list)) else [state]
-            if not all(isinstance(x, (Tensor, float, int)) and abs(x if isinstance(x, int) else 0)
-                       < 2**63 for x in held):
-                raise Mistake("the state is no tuple of tensors and numbers")
-            size = sum(x.numel() if isinstance(x, Tensor) else 1 for x in held)
-            if size > values.shape[1] + 2:
-                raise Mistake(f"the state holds {size} numbers after column {start + tile}; "
-                              f"{values.shape[1] + 2} are enough: what has passed is not kept")
-        return need_tensor(out, values.shape[1:], "the output")
-
-    return attend
-
-
-def attended(query: Tensor, keys: Tensor, values: Tensor, spans: list[list[int]], tile: int,
-             scale: float) -> Tensor:
-    """Return attention of one row over its intervals, as one softmax."""
-    seen = torch.tensor([any(a <= column < b for a, b in spans) for column in range(len(keys))])
-    return (scale * keys[seen] @ query).softmax(0) @ values[seen]
-
-
-def fold(state: Any, query: Tensor, keys: Tensor, values: Tensor, start: int,
-         spans: list[list[int]], scale: float, *, shrink_sum: bool = True, shrink_out: bool = True,
-         running: bool = True, masked: bool = True, safe: bool = True, keep: bool = False,
-         ) -> tuple[Any, Tensor]:
-    """Return the state and the output after one more tile; the keywords are mistakes."""
-    none = torch.tensor(-math.inf if running else 0.0, dtype=query.dtype)
-    top, total, out = (state or (none, 0 * none if not running else none.exp(),
-                                 values.new_zeros(values.shape[1])))[:3]
-    column = start + torch.arange(len(keys))
-    seen = torch.stack([(column >= a) & (column < b) for a, b in spans]).any(0) | (not masked)
-    scores = (scale * keys @ query).masked_fill(~seen, -math.inf)
-    new = torch.maximum(top, scores.max()) if running else top
-    still = new if not safe or new > -math.inf else 0 * new.exp()
-    factor, weights = (top - still).exp(), (scores - still).exp()
-    total = (factor if shrink_sum else 1) * total + weights.sum()
-    out = (factor if shrink_out else 1) * out + weights @ values
-    kept = [*((state or ())[3:]), keys, values] if keep else []
-    return (new, total, out, *kept), out / (total if total else 1)
-
-
-ROWS = ((1, 6), (12, 40), (0, 5), (1, 6))
-
-
-def row_of(draw: Draw, tile: int, columns: int, first: int, more: int,
-           size: float = 1.0) -> tuple[Any, ...]:
-    """Return a query, columns and intervals; the first tile may hold nothing that is read."""
-    keys, values = draw.normal(columns, 4), draw.normal(columns, 3)
-    middle = min(columns - 1, first + more)
-    spans = [[first, middle], [middle, middle], [min(middle + 2, columns - 1), columns]]
-    return draw.normal(4, scale=size), keys, values, spans, tile, 0.5
-
-
-# a5.6 and a5.7: cost
+# a5.5 and a5.6: cost
 def pairs_of(length: int, sinks: int, group: int, window: int, *, rest: int = 1, triangle: int = 1,
              divided: bool = False, with_sinks: int = 1) -> int:
     """Return how many columns all rows read together, in closed form; keywords are mistakes."""
@@ -310,44 +233,29 @@ ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03
     CourseTask("a5.3", "read_counts", "How often each token is read", 20, 2, 4, (
         equals("tokens are counted, inside cores and raw", counted, examples(
             tables, *((*size, early) for size in SIZES for early in (0, 1)),
-            larger=(*LARGER, (0, 1)), count=12), "counts", points=2, wrong=mistakes(counted, {
+            larger=(*LARGER, (0, 1)), count=12), "counts", points=3, wrong=mistakes(counted, {
             "tokens inside cores are not counted": {"part": lambda inside, raw: raw},
             "raw tokens are not counted": {"part": lambda inside, raw: inside},
             "a token is read or not, instead of how often":
                 {"part": lambda inside, raw: (inside + raw).clamp(max=1)}})),)),
     CourseTask("a5.4", "printed_formula", "An example against the printed formula", 15, 2, 3, (
-        Property("the printed formulas read a token twice or never", 2, printed, wrong={
+        Property("the printed formulas read a token twice or never", 3, printed, wrong={
             "reads token 4 exactly once": lambda: {"group": 3, "window": 4, "row": 8, "token": 4},
             "a group of 3 or more that does not divide the window":
                 lambda: {"group": 2, "window": 4, "row": 8, "token": 3}}),)),
-    CourseTask("a5.5", "fold", "One softmax over columns that pass by", 35, 4, 5, (
-        equals("the output equals one softmax", attended, examples(
-            row_of, (4, 4, 0, 2), (2, 8, 0, 3), (3, 10, 4, 3), (1, 7, 2, 1),
-            larger=ROWS), "the output", points=3, wrong=mistakes(fold, {
-            "the old sum and output are not corrected when the maximum grows":
-                {"shrink_sum": False, "shrink_out": False},
-            "the old output is not corrected when the maximum grows": {"shrink_out": False},
-            "the old sum is not corrected when the maximum grows": {"shrink_sum": False},
-            "columns outside of the row's intervals are read too": {"masked": False},
-            "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN":
-                {"safe": False},
-            "what has passed is not kept": {"keep": True}})),
-        equals("large scores do no harm", attended, examples(
-            partial(row_of, size=4000.0), (2, 8, 0, 3), (3, 10, 4, 3), (2, 20, 3, 9),
-            larger=ROWS), "the output", points=2, wrong=mistakes(fold, {
-            "no running maximum is subtracted": {"running": False}}))), drive=passing),
-    CourseTask("a5.6", "pairs", "What it costs, without counting", 25, 3, 3, (
-        replace(equals("equal to counting", by_counting, TEXTS, "pairs", wrong=mistakes(pairs_of, {
+    CourseTask("a5.5", "pairs", "What it costs, without counting", 25, 3, 3, (
+        replace(equals("equal to counting", by_counting, TEXTS, "pairs", points=3, wrong=mistakes(
+            pairs_of, {
             "the rows of the last cycle, which is not complete, are forgotten": {"rest": 0},
             "the first rows are taken as a square; they are a triangle": {"triangle": 0},
             "the sinks of the rows with cores are forgotten": {"with_sinks": 0}})), right=pairs_of),
         equals("right for a trillion tokens", pairs_of, examples(
-            sized, (10**9, 4, 16, 1024), (10**12 + 7, 3, 17, 255),
+            NAMES, (10**9, 4, 16, 1024), (10**12 + 7, 3, 17, 255),
             larger=((10**11, 10**12), (0, 6), (5, 40), (90, 300))), "pairs", hidden=True,
                wrong=mistakes(pairs_of, {
                    "a float is computed on the way: divide with //": {"divided": True}})))),
-    CourseTask("a5.7", "best_group", "The cheapest group", 10, 2, 2, (
-        Property("no other group takes fewer pairs", 1, best_group, wrong={
+    CourseTask("a5.6", "best_group", "The cheapest group", 10, 2, 2, (
+        Property("no other group takes fewer pairs", 2, best_group, wrong={
             "group 64 takes": lambda length, sinks, window: 64,
             "group 1 takes": lambda length, sinks, window: 1}),)),
 ))

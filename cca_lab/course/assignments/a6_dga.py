@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand, describe, need_keys, need_tensor, plain
-from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property
 
 Groups = list[list[int]]
@@ -83,15 +83,16 @@ def table(length: int, groups: Groups, window: int, *, late: int = 0, member: in
     return torch.cat([shown, seen], dim=1)
 
 
-def counted(answer: Answer) -> Answer:
-    """Return an answer whose table is bool, from zeros and ones too."""
-    def bools(length: int, groups: Groups, window: int) -> Any:
+def in_parts(answer: Answer) -> Answer:
+    """Return an answer whose table, bool or zeros and ones, comes as pooled and as raw columns."""
+    def parts(length: int, groups: Groups, window: int) -> tuple[Tensor, Tensor]:
         got = answer(length, groups, window)
-        right = isinstance(got, Tensor) and bool(((got == 0) | (got == 1)).all())
-        return need_tensor(got.bool() if right else got, (length, len(groups) + length),
-                           "the table", "bool")
+        binary = isinstance(got, Tensor) and bool(((got == 0) | (got == 1)).all())
+        got = need_tensor(got.bool() if binary else got, (length, len(groups) + length),
+                          "the table", "bool")
+        return got[:, : len(groups)], got[:, len(groups) :]
 
-    return bools
+    return parts
 
 
 def divisions(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -102,30 +103,6 @@ def divisions(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
         groups = cut(focal, length, draw.randint(1, 4), draw.randint(2, length))
         window = draw.randint(1, 3)
         yield f"length {length}, groups {groups}, window {window}", (length, groups, window)
-
-
-def look_at(part: str, got: Tensor, length: int, groups: Groups, window: int) -> None:
-    """Look at the pooled columns, at the future, or at how often each token is read."""
-    pooled, right = got[:, : len(groups)], table(length, groups, window)[:, : len(groups)]
-    if part == "pooled" and (wrong := pooled != right).any():
-        row, number = wrong.nonzero()[0].tolist()
-        where = f"its last member {groups[number][-1]} "
-        raise Mistake(f"row {row} must not read group {number} pooled yet: {where}is in the window "
-                      "or later" if got[row, number] else
-                      f"row {row} must read group {number} pooled: {where}lies before the window")
-    counts = got[:, len(groups) :].long()
-    for number, members in enumerate(groups):
-        counts[:, members] += pooled[:, number, None]
-    if part == "future" and counts.triu(1).any():
-        row, token = counts.triu(1).nonzero()[0].tolist()
-        raise Mistake(f"row {row} reads token {token}, which comes later", ": is a group read "
-                      "before all of its members are past, or are its members not cut at the row?")
-    if part == "once" and (wrong := (counts != 1).tril()).any():
-        row, token = wrong.nonzero()[0].tolist()
-        raise Mistake(f"row {row} reads token {token} {counts[row, token].item()} times, wanted "
-                      "once", ": is it focal, or in a group that is pooled or is not?")
-    if (part != "pooled" and len(groups) and right.any() and not pooled.any()):
-        raise Mistake("no row reads a group pooled: that is full attention, not DGA")
 
 
 # a6.5: where an implementation leaks
@@ -330,23 +307,22 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
                 {"start": -1},
             "the span closes no group": {"more": 999}}))), drive=numbers),
     CourseTask("a6.4", "reads", "What a row reads", 25, 3, 5, (
-        holds("a group is pooled when its last member is before the window", partial(
-            look_at, "pooled"), divisions, wrong=mistakes(table, {
+        equals("a group is pooled when its last member is before the window", in_parts(table),
+               divisions, "who reads which group pooled", part=0, wrong=mistakes(table, {
             "a group is pooled one row too late": {"late": 1},
             "a group is pooled one row too early": {"late": -1},
             "the window is forgotten": {"alone": True},
+            "a group is pooled when its first member is before the window, and the others may come "
+            "later": {"member": 0},
             "no row reads a group pooled, as in full attention": {"pooled": False}})),
-        holds("no row reads a later token", partial(look_at, "future"), divisions, wrong=mistakes(
-            table, {
+        equals("every earlier token is read exactly once, and no later one", in_parts(table),
+               divisions, "who reads which token raw", part=1, points=2, wrong=mistakes(table, {
             "each row reads the token after it": {"future": 1},
             "no column is masked": {"future": 99},
-            "a group is pooled when its first member is before the window": {"member": 0}})),
-        holds("every earlier token is read exactly once", partial(look_at, "once"), divisions,
-              wrong=mistakes(table, {
             "the members of a pooled group are read raw too": {"twice": True},
             "the members of a group are never read raw": {"raw": False},
             "the members of a group are not read between its last member and the end of the window":
-                {"unread": True}}))), drive=counted),
+                {"unread": True}}))), drive=in_parts),
     CourseTask("a6.5", "first_leak", "Where does it leak?", 45, 4, 5, (
         equals("leaks through values, keys and signs have their place", right_place,
                partial(leaky, kinds=DIRECT), "the place", points=2, wrong=mistakes(first_leak, {

@@ -1,4 +1,4 @@
-"""a7: kernels in Triton, interpreted: a sum, a softmax, a repair, attention.
+"""a7: kernels in Triton, interpreted: a softmax and attention.
 
 Nothing here imports triton: the answers do, in their own process. Checked is what kernels get
 wrong: edges, strides, padding, and memory that belongs to somebody else.
@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand
@@ -29,38 +28,7 @@ def power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-# a7.2: a ragged sum
-def scaled_sum(x: Tensor, y: Tensor, out: Tensor, n: int, factor: float, block: int, programs: int,
-               *, times: bool = True, masked: bool = True, first: bool = False,
-               each: str = "round") -> tuple[Tensor, Tensor]:
-    """Return out with x + factor y in its first n places, and the program that wrote each place.
-
-    The keywords are mistakes: y is not multiplied, the store of out has no mask, each program does
-    its first block only, and the blocks are shared out in another way.
-    """
-    place = torch.arange(len(out))
-    number, count = place // block, -(-n // block)
-    done = (number < programs) | (not first)
-    owner = {"round": number % programs, "near": number // -(-count // programs),
-             "block": number}[each]
-    total = (x + (factor if times else 1) * y).where(place < n, 0.0)
-    return (torch.where(done & (place < (n if masked else count * block)), total, out),
-            torch.where(done & (place < n), owner, -1))
-
-
-def summands(draw: Draw, n: int, block: int, programs: int) -> tuple[Any, ...]:
-    """Return the arguments of the sum; x and y hold NaN behind place n."""
-    x, y, out = (single(draw, n + 2 * block) for _ in range(3))
-    x[n:] = y[n:] = math.nan
-    return x, y, out, n, 0.5 + draw.random(), block, programs
-
-
-ONE_BLOCK = "every program does only one block: the blocks after the first `programs` stay undone"
-SUMS = examples(summands, (3, 4, 1), (4, 4, 1), (10, 4, 2), (37, 8, 3), (5, 8, 4),
-                larger=((1, 60), [4, 8, 16], (1, 6)))
-
-
-# a7.3: softmax of rows
+# a7.2: softmax of rows
 def softmax_rows(memory: Tensor, offset: int, strides: tuple[int, int], lengths: Tensor,
                  columns: int, out: Tensor, *, hidden: float = -INF, cleared: bool = False,
                  highest: bool = True, safe: bool = True, tail: bool = False, begin: bool = True,
@@ -101,33 +69,7 @@ def rows_of(draw: Draw, rows: int, columns: int, scores_near: int = 0, offset: i
             single(draw, rows, 2 * power_of_two(columns) + 1))
 
 
-# a7.4: the repair
-def lse(x: Tensor, block: int, *, padding: float = -INF, turned: bool = False,
-        begin: float = -INF, corrected: bool = True) -> Tensor:
-    """Return the logarithm of each row's sum of exponentials, tile by tile.
-
-    The keywords are mistakes: what stands behind the last column, the factor of the old sum is
-    inverse or missing, and where the maximum begins.
-    """
-    top, total = torch.full((len(x),), begin), torch.zeros(len(x))
-    for first in range(0, x.shape[1], block):
-        tile = x[:, first : first + block]
-        tile = F.pad(tile, (0, block - tile.shape[1]), value=padding)
-        new = torch.maximum(top, tile.amax(1))
-        factor = (new - top if turned else top - new).exp() if corrected else 1.0
-        total = factor * total + (tile - new[:, None]).exp().sum(1)
-        top = new
-    return top + total.log()
-
-
-def scores_of(draw: Draw, columns: int, block: int, rise: int = 0,
-              near: int = 0) -> tuple[Any, ...]:
-    """Return three rows, whose maxima rise or fall from tile to tile, and the width of a tile."""
-    x = near + draw.normal(3, columns)
-    return (x.abs() + rise * (torch.arange(columns) // block) if rise else x).float(), block
-
-
-# a7.5: attention over several intervals
+# a7.3: attention over several intervals
 def attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, out: Tensor, scale: float,
               cap: float | None, rows: int, columns: int, *, scaled: bool = True,
               spans: slice = slice(None), cyclic: bool = False, soft: str = "after",
@@ -199,7 +141,7 @@ def over(draw: Draw, length: int, intervals: int, block_rows: int, block_columns
     return q, k, v, table, out, 0.5, cap, block_rows, block_columns
 
 
-# a7.6: tiles
+# a7.4: tiles
 def tiles(length: int, group: int, window: int, block_rows: int, block_columns: int, *,
           first_row: bool = True, cores: int = 1, up: bool = True) -> int:
     """Return how many tiles all blocks of rows of CCA-Attention read; the keywords are mistakes."""
@@ -215,7 +157,6 @@ def tiles(length: int, group: int, window: int, block_rows: int, block_columns: 
 SIZES = "length group window block_rows block_columns"
 HAND = {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
         "masked": 36}
-NO_SUM = "the old sum is not corrected when the maximum grows"
 ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attention in Triton",
                         ("01", "03"), (
     CourseTask("a7.1", "by_hand", "Which program touches what", 10, 1, 3, (
@@ -223,23 +164,9 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "not right yet: offset": lambda: HAND | {"offset": 24},
             "not right yet: masked": lambda: HAND | {"masked": 96},
             "not right yet: columns": lambda: HAND | {"columns": [4, 5, 6, 7]}}),)),
-    CourseTask("a7.2", "scaled_sum", "A ragged sum", 25, 2, 4, (
-        equals("the sum, and nothing behind it", scaled_sum, SUMS, "out", part=0, points=2,
-               why="is a place behind n loaded or stored? Both need a mask", wrong=mistakes(
-            scaled_sum, {
-            "y is not multiplied by the factor": {"times": False},
-            "the store has no mask: what stands behind n belongs to somebody else":
-                {"masked": False},
-            ONE_BLOCK: {"first": True}})),
-        equals("each program does the blocks that are its own", scaled_sum, SUMS, "owner", part=1,
-               wrong=mistakes(scaled_sum, {
-            "a program does neighbouring blocks; program p does p, p + programs, ...":
-                {"each": "near"},
-            "the number of the block is stored, not that of the program": {"each": "block"}}))),
-               drive=in_bounds),
-    CourseTask("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, 4, (
+    CourseTask("a7.2", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, 4, (
         equals("the softmax of the visible columns, and nothing behind it", softmax_rows, examples(
-            rows_of, (1, 4), (2, 3), (3, 5), (4, 17), larger=((2, 5), (3, 40))), "out", points=2,
+            rows_of, (1, 4), (2, 3), (3, 5), (4, 17), larger=((2, 5), (3, 40))), "out", points=3,
             why="memory holds NaN wherever no visible score stands: is the load masked?",
             wrong=mistakes(softmax_rows, {
             "columns that the row does not see count as scores of 0": {"hidden": 0.0},
@@ -262,36 +189,17 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "no maximum is subtracted before exp": {"highest": False},
             "a row of length 0 has the maximum -inf, and -inf - (-inf) is NaN":
                 {"safe": False}}))), drive=in_bounds),
-    CourseTask("a7.4", "lse_rows", "A kernel with three mistakes", 20, 2, 4, (
-        equals("a tile that is not full", lse, examples(
-            scores_of, (3, 4), (5, 8), (11, 16), larger=([5, 6, 7, 9, 11, 13], [4, 8])),
-            tolerance=1e-5, wrong=mistakes(lse, {
-            "columns behind the last one count as scores of 0": {"padding": 0.0}})),
-        equals("several tiles", lse, examples(
-            scores_of, (8, 4, -1), (8, 4, 1), (12, 4, -2), (16, 4, 1),
-            larger=([8, 12, 16, 24], [4], [-1, 1])), tolerance=1e-5, wrong=mistakes(lse, {
-            "the factor of the old sum is exp(higher - top); it is exp(top - higher)":
-                {"turned": True, "begin": 0.0},
-            NO_SUM: {"corrected": False}})),
-        equals("all of it, far from 0", lse, examples(
-            scores_of, (5, 4, 0, 0), (9, 4, 0, 200), (11, 4, 0, -200),
-            larger=((5, 23), [4, 8], [0], [-300, -200, 200])), tolerance=1e-5, hidden=True,
-            why="where does the maximum begin?", wrong=mistakes(lse, {
-            "the maximum begins at 0, and all powers of scores near -200 are 0":
-                {"begin": 0.0},
-            "none of the three mistakes is mended":
-                {"padding": 0.0, "turned": True, "begin": 0.0}}))), drive=in_bounds),
-    CourseTask("a7.5", "attention", "Attention over several intervals", 75, 5, 5, (
+    CourseTask("a7.3", "attention", "Attention over several intervals", 75, 5, 5, (
         equals("several intervals, some empty", attention, examples(
             partial(over, empty=True), (2, 2, 2, 2), (5, 2, 4, 4), (6, 3, 4, 2), (13, 4, 8, 4),
-            larger=((4, 14), (3, 4), [2, 4, 8], [2, 4])), "out", points=3, wrong=mistakes(
+            larger=((4, 14), (3, 4), [2, 4, 8], [2, 4])), "out", points=4, wrong=mistakes(
             attention, {
             "the scale is lost": {"scaled": False},
             "only the first interval is read": {"spans": slice(1)},
             "the last interval is forgotten": {"spans": slice(-1)},
             "the old terms are not corrected when the maximum grows":
                 {"old_sum": False, "old_out": False},
-            NO_SUM: {"old_sum": False},
+            "the old sum is not corrected when the maximum grows": {"old_sum": False},
             "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
             "a row that has seen nothing yet has the maximum -inf, and -inf - (-inf) is NaN":
                 {"safe": False},
@@ -299,7 +207,7 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "rows behind the last one are stored: mask=rows < L": {"behind": True}})),
         equals("shared key heads and a soft cap", attention, examples(
             over, (5, 2, 4, 8, 2, 2, 5.0), (5, 2, 4, 8, 4, 2, 1.5), (7, 2, 8, 4, 4, 2, 0.7),
-            (6, 2, 4, 8, 3, 1, 20.0)), "out", points=2, wrong=mistakes(attention, {
+            (6, 2, 4, 8, 3, 1, 20.0)), "out", points=3, wrong=mistakes(attention, {
             "query head h reads key head h % Hk, not h // (H // Hk)": {"cyclic": True},
             "the soft cap is lost": {"soft": "none"},
             "the soft cap comes before the scale; it comes after it": {"soft": "before"}})),
@@ -310,17 +218,17 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "no running maximum is subtracted": {"running": False}})),
         equals("what no row reads is not loaded", attention, examples(
             partial(over, empty=True, nan=True), (3, 3, 4, 4), (9, 3, 4, 8), (20, 3, 8, 8),
-            larger=((6, 23), (2, 3), [4, 8], [4, 8])), "out", hidden=True,
+            larger=((6, 23), (2, 3), [4, 8], [4, 8])), "out", points=2, hidden=True,
             why="was a column of a tile loaded that no row reads? 0 times NaN is NaN",
             wrong=mistakes(attention, {
             "all columns of a tile are loaded, and 0 times NaN is NaN": {"needed": False}}))),
                drive=in_bounds),
-    CourseTask("a7.6", "tiles_read", "How many tiles", 25, 3, 3, (
+    CourseTask("a7.4", "tiles_read", "How many tiles", 25, 3, 3, (
         equals("equal to counting", tiles, examples(
             SIZES, (1, 1, 1, 4, 4), (4, 2, 2, 4, 4), (10, 3, 2, 4, 4), (40, 4, 6, 8, 4),
             (64, 3, 5, 16, 8), (61, 16, 7, 1, 2), larger=(
                 (20, 90), (2, 9), (1, 12), [2, 4, 8, 16], [1, 2, 4, 8])), "tiles",
-            wrong=mistakes(tiles, {
+            points=2, wrong=mistakes(tiles, {
             "only the last row of a block counts": {"first_row": False},
             "the cores are forgotten": {"cores": 0},
             "the last tile is not counted where it is partly used": {"up": False}}) | {
@@ -332,8 +240,8 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
         equals("right for two billion tokens", tiles, examples(
             SIZES, (2 * 10**9, 16, 1024, 2**18, 64), larger=(
                 (10**9, 2 * 10**9), (16, 20), (1000, 5000), [2**16, 2**18], [64, 128]), count=3),
-            "tiles", hidden=True, wrong={
+            "tiles", points=2, hidden=True, wrong={
             "single precision is too coarse: count with integers": lambda *size:
                 int(torch.tensor(float(tiles(*size))).item())}))),
-    CourseTask("a7.7", "not_told", "What the interpreter does not tell", 15, 2, 4, (), read=2),
+    CourseTask("a7.5", "not_told", "What the interpreter does not tell", 15, 2, 4, (), read=2),
 ), seconds=60.0)

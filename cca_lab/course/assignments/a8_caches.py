@@ -14,29 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a5_cca import cores_of, table_of
+from cca_lab.course.assignments.a5_cca import cores_of
 from cca_lab.course.compare import by_hand, describe, many, need, need_items, need_tensor
-from cca_lab.course.exercise import Examples, examples, holds, mistakes
+from cca_lab.course.exercise import Examples, equals, examples, holds, mistakes
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
-from cca_lab.course.turns.nb03 import pooled, right
 
 SCALE = 0.7
 ALL = 10**9  # sinks: every token stays, as in a full cache
-BESIDE = 512  # bytes of counts and names in a state, fewer than half of a secret text has
-
-
-def part(fact: str, right: Answer, inputs: Examples, parts: slice, *names: str,
-         wrong: dict[str, Answer], points: int = 1, hidden: bool = False,
-         tolerance: float = 0.0) -> Property:
-    """Return the property that some parts of an answer's result are the right ones."""
-    def look(got: Any, *args: Any) -> None:
-        wanted = right(*args)
-        need_items(got, len(wanted), f"{len(wanted)} parts")
-        need(tuple(got[parts]), wanted[parts], names, tolerance=tolerance or None,
-             why="is it 0/0, or a softmax over nothing?")
-
-    return replace(holds(fact, look, inputs, wrong=wrong, points=points, hidden=hidden),
-                   right=right, tolerance=tolerance)
+BESIDE = 512  # bytes of counts and names in a state, fewer than half of a text has
 
 
 # a8.2 and a8.3: texts in turns, and what their states hold
@@ -47,7 +32,7 @@ def text(draw: Draw, batch: int, kv_heads: int, query_heads_each: int, chunk: in
     With the inputs comes the call at which the process of the answer begins anew, or 0.
     """
     chunks = (1, chunk, chunk, *(tokens - 1 - 2 * chunk) * (1,))
-    q, k, v = (draw.normal(batch, heads, tokens, 4, dtype=torch.float32)
+    q, k, v = (draw.normal(batch, heads, tokens, 8, dtype=torch.float32)
                for heads in (kv_heads * query_heads_each, kv_heads, kv_heads))
     restart = draw.randrange(len(chunks) // 2, len(chunks)) if draw.secret else 0
     return 1.5 * q, k, v, chunks, restart, SCALE, *((sinks, group, window) if sinks < ALL else ())
@@ -56,7 +41,7 @@ def text(draw: Draw, batch: int, kv_heads: int, query_heads_each: int, chunk: in
 def in_turns(answer: Answer) -> Answer:
     """Return attention over two texts of one shape, whose chunks the answer gets in turns.
 
-    The texts differ in the sign of their values. The result is both outputs, the bytes that the
+    The texts differ in the sign of their values. The result is a pair of outputs, the bytes that
     states of the first keep alive, and by how many bytes what is beside tensors is too much.
     """
     def attend(q: Tensor, k: Tensor, v: Tensor, chunks: Sequence[int], restart: int,
@@ -78,7 +63,7 @@ def in_turns(answer: Answer) -> Answer:
             held.append(sum(alive(x) for x in states[0].values() if isinstance(x, Tensor)))
             beside = max(beside, sum(len(str(key).encode()) + 8 * (
                 x.dim() if isinstance(x, Tensor) else 1) for key, x in states[0].items()))
-        return *(torch.cat(parts, dim=2) for parts in outputs), held, max(0, beside - BESIDE)
+        return tuple(torch.cat(parts, 2) for parts in outputs), held, max(0, beside - BESIDE)
 
     return attend
 
@@ -113,21 +98,11 @@ def held(tokens: int, sinks: int, group: int, window: int, *, ready: bool = True
 
 
 def whole(q: Tensor, k: Tensor, v: Tensor, chunks: Sequence[int], restart: int, scale: float,
-          sinks: int = ALL, group: int = 1, window: int = 1) -> tuple[Any, ...]:
+          *numbers: int) -> tuple[Any, ...]:
     """Return both outputs by one forward, the bytes by the rule, and 0."""
-    length, each = q.shape[2], q.shape[1] // k.shape[1]
-    sizes = min(sinks, length), group, window
-    table, count = table_of(length, *sizes), cores_of(length - 1, *sizes)
-    output = torch.zeros_like(q)
-    for b, head in torch.ones(q.shape[:2]).nonzero().tolist():
-        judge = q[b].unflatten(0, (-1, each)).mean(1)[head // each]
-        key, value = k[b, head // each], v[b, head // each]
-        groups = (slice(p, p + group) for p in range(sizes[0], sizes[0] + count * group, group))
-        cores = [pooled(judge[own], key[own], value[own], scale) for own in groups]
-        keys, values = (torch.stack([*(core[side] for core in cores), *x])
-                        for side, x in enumerate((key, value)))
-        output[b, head] = right(q[b, head], keys, values, table, scale)
-    return output, -output, [held(tokens, *sizes) * entry_of(k) for tokens in accumulate(chunks)], 0
+    output, sizes = step({}, q, k, v, scale, *numbers)[0], numbers or (ALL, 1, 1)
+    return (output, -output), [held(tokens, *sizes) * entry_of(k)
+                               for tokens in accumulate(chunks)], 0
 
 
 def step(state: dict[str, Any], q: Tensor, k: Tensor, v: Tensor, scale: float, sinks: int = ALL,
@@ -193,14 +168,14 @@ class Elsewhere:
 
 def same_bytes(got: Any, *args: Any) -> None:
     """The bytes are exact after each step, and rows that came alone are right."""
-    chunks, (output, _, sizes, _) = torch.tensor(args[3]), whole(*args)
+    chunks, (outputs, sizes, _) = torch.tensor(args[3]), whole(*args)
     alone = (chunks.repeat_interleave(chunks) == 1)[:, None]
-    need(torch.where(alone, got[0], output), output, ("the output",))
-    if got[3]:
-        raise Mistake(f"the state holds {got[3] + BESIDE} bytes beside the numbers in its tensors "
+    need(torch.where(alone, got[0][0], outputs[0]), outputs[0], ("the output",))
+    if got[2]:
+        raise Mistake(f"the state holds {got[2] + BESIDE} bytes beside the numbers in its tensors "
                       "(8 for each integer and each axis, and the letters of the keys), wanted at "
                       f"most {BESIDE}: what is kept of the text belongs into tensors")
-    for tokens, came, wanted in zip(accumulate(args[3]), got[2], sizes, strict=True):
+    for tokens, came, wanted in zip(accumulate(args[3]), got[1], sizes, strict=True):
         if came != wanted:
             entries = many(wanted // entry_of(args[1]), "entry", "entries")
             raise Mistake(f"after {many(tokens, 'token')} the state keeps {came} bytes alive, "
@@ -211,18 +186,26 @@ def same_bytes(got: Any, *args: Any) -> None:
 def steps(name: str, points: tuple[int, int, int], single: Examples, chunks: Examples,
           *wrong: dict[str, Answer]) -> tuple[Property, ...]:
     """Return the properties of a step: outputs token by token and in chunks, and bytes."""
-    outputs = slice(0, 2), "the output", "the output of the text beside it"
-    return (part(f"{name}: single tokens equal one forward", whole, single, *outputs,
-                 wrong=wrong[0], points=points[0], tolerance=2e-4),
-            part(f"{name}: chunks equal one forward", whole, chunks, *outputs,
-                 wrong=wrong[1], points=points[1], tolerance=2e-4),
-            replace(holds(f"{name}: bytes are exact at right outputs", same_bytes, chunks,
-                          wrong=wrong[2], points=points[2]), right=whole, tolerance=2e-4))
+    facts = ((f"{name}: single tokens equal one forward", single),
+             (f"{name}: chunks equal one forward", chunks))
+    bytes_too = holds(f"{name}: bytes are exact at right outputs", same_bytes, chunks,
+                      wrong=wrong[2] | mistakes(step, STORED) | {
+        "the text is kept outside of the state, which is zeros": Elsewhere()}, points=points[2])
+    return *(equals(fact, whole, inputs, "the output", "the output of the text beside it", part=0,
+                    wrong=table, points=worth, tolerance=2e-4) for (fact, inputs), table, worth
+             in zip(facts, wrong, points, strict=False)), replace(
+                 bytes_too, right=whole, tolerance=2e-4)
 
 
+STORED: dict[str, dict[str, Any]] = {
+    "what is stored is a view of something larger: copy it with clone()": {"view": True},
+    "positions are stored as int64": {"positions": True}}
+SCALES: dict[str, dict[str, Any]] = {
+    "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
+    "the scale is divided by the number of KV heads": {"factor": lambda heads: 1 / heads}}
 FULL, LARGER = partial(text, sinks=ALL, group=1, window=1), ((1, 2), (2, 2), (2, 3))
-SINGLE, CHUNKS = ((1, 1), (14, 24)), ((3, 6), (15, 24))
-SIZES = ((0, 3), (2, 4), (1, 5))
+SINGLE, CHUNKS = ((1, 1), (10, 13)), ((3, 4), (10, 13))
+SIZES = ((1, 2), (2, 3), (1, 3))
 
 
 # a8.4: bytes in closed form
@@ -241,81 +224,13 @@ def by_steps(length: int, sinks: int, group: int, window: int, entry: int) -> tu
     return sizes[-1], max(sizes)
 
 
-def sized(draw: Draw, length: int, sinks: int, group: int, window: int,
-          entry: int = 96) -> tuple[int, ...]:
-    """Return the sizes, with the bytes of an entry."""
-    return length, sinks, group, window, entry
+SIZED = "length sinks group window bytes_of_an_entry"
+SMALL = examples(SIZED, (0, 0, 1, 1, 96), (3, 4, 2, 2, 96), (4, 1, 3, 2, 96), (10, 1, 3, 2, 96),
+                 (11, 1, 3, 2, 96), (29, 4, 6, 3, 96), (40, 0, 5, 9, 64),
+                 larger=((0, 50), (0, 6), (1, 7), (1, 12), (1, 99)), count=25)
 
 
-SMALL = examples(sized, (0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
-                 (29, 4, 6, 3), (40, 0, 5, 9), larger=((0, 50), (0, 6), (1, 7), (1, 12)), count=25)
-
-
-# a8.5: beam search
-class Writer:
-    """A tiny model of one attention layer with a cache; it notes the rows of its calls."""
-
-    def __init__(self, draw: Draw, words: int) -> None:
-        self.tables = [2 * draw.normal(words, 4) for _ in "qkvo"]
-        self.rows: list[int] = []
-
-    def __call__(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
-        """Read a token for each row; return log-probabilities (rows, words) and the state."""
-        try:
-            q, k, v = (table[tokens.long()][:, None] for table in self.tables[:3])
-            key, value = torch.cat([state["key"], k], 1), torch.cat([state["value"], v], 1)
-            out = (q @ key.mT).softmax(-1) @ value @ self.tables[3].T
-            new = {"key": key, "value": value, "seen": state["seen"] + 1}
-            self.rows.append(len(tokens))
-            return out[:, 0].log_softmax(-1), new
-        except Exception as error:
-            raise Mistake(f"step got {describe(tokens)} as tokens and {describe(state)} as state, "
-                          "wanted int64 of shape (rows,) and the rows of what the last call "
-                          f"returned: {type(error).__name__}: {error}") from None
-
-
-def search(step: Answer, state: dict[str, Any], start: int, width: int, length: int, *,
-           moved: tuple[str, ...] = ("texts", "key", "value"), sums: bool = True,
-           calls: int = 1, wide: bool = False, more: bool = False) -> Tensor:
-    """Return the survivors; the keywords are mistakes."""
-    totals, tokens = torch.zeros(1, dtype=torch.float64), torch.tensor([start])
-    texts = torch.zeros(1, 0, dtype=torch.int64)
-    if wide:
-        totals = torch.tensor([0.0] + [-torch.inf] * (width - 1), dtype=torch.float64)
-        tokens, texts = tokens.expand(width), texts.expand(width, 0)
-        state |= {name: state[name].expand(width, 0, 4) for name in ("key", "value")}
-    for _ in range(length):
-        scores, state = [step(state, tokens) for _ in range(calls)][-1]
-        totals, places = (sums * totals[:, None] + scores).flatten().topk(width)
-        rows, tokens = places // scores.shape[1], places % scores.shape[1]
-        stay = torch.arange(width).clamp(max=len(scores) - 1)
-        texts = torch.cat([texts[rows if "texts" in moved else stay], tokens[:, None]], dim=1)
-        state |= {name: state[name][rows if name in moved else stay] for name in ("key", "value")}
-    if more:
-        step(state, tokens)
-    return texts
-
-
-def noted(answer: Answer) -> Answer:
-    """Return an answer that gives the rows of its calls, too."""
-    def find(writer: Writer, *args: Any) -> tuple[Any, list[int]]:
-        writer.rows.clear()
-        return answer(writer, *args), list(writer.rows)
-
-    return find
-
-
-def beams(draw: Draw, words: int, width: int, length: int) -> tuple[Any, ...]:
-    """Return the arguments of a beam search."""
-    none = torch.zeros(1, 0, 4, dtype=torch.float64)
-    return Writer(draw, words), {"key": none, "value": none, "seen": 0}, 0, width, length
-
-
-BEAMS = examples(beams, (3, 1, 3), (3, 2, 3), (5, 3, 4), (6, 4, 8), (7, 3, 9),
-                 larger=((4, 9), (2, 4), (3, 9)))
-
-
-# a8.6: eight bits
+# a8.5: eight bits
 def coded(q: Tensor, k: Tensor, scale: float, *, steps: int = 127, half: float = 0.5,
           rounded: Callable[[Tensor], Tensor] = torch.round, safe: bool = True, one: bool = False,
           length: Callable[[Tensor], Tensor] = lambda q: q.abs().sum(-1), zero: int = 0,
@@ -338,9 +253,6 @@ def keys(draw: Draw, tokens: int) -> tuple[Any, ...]:
 HAND = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first": [0, 5, 6],
         "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4, "bytes": 192}
 KEYS = examples(keys, 1, 3, 6, larger=((1, 9),))
-STORED: dict[str, dict[str, Any]] = {
-    "what is stored is a view of something larger: copy it with clone()": {"view": True},
-    "positions are stored as int64": {"positions": True}}
 ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact",
                         ("08", "03"), (
     CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3, (
@@ -350,33 +262,28 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
                 lambda: HAND | {"held": [0, 4, 5, 6], "first row with a loss": 3},
             "not right yet: bytes": lambda: HAND | {"bytes": 96}}),)),
     CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, steps(
-        "full cache", (1, 1, 2),
-        examples(FULL, (1, 1, 2, 1, 4), (2, 1, 3, 1, 9), (1, 2, 2, 1, 20), larger=(
-            *LARGER, *SINGLE), count=3),
-        examples(FULL, (1, 1, 2, 2, 6), (2, 1, 3, 5, 13), (1, 2, 2, 7, 18), larger=(
-            *LARGER, *CHUNKS), count=3),
-        mistakes(step, {
+        "full cache", (1, 2, 2),
+        examples(FULL, (1, 1, 2, 1, 4), (2, 1, 3, 1, 7), (1, 2, 2, 1, 9), larger=(
+            *LARGER, *SINGLE), count=2),
+        examples(FULL, (1, 1, 2, 2, 6), (2, 1, 3, 4, 10), (1, 2, 2, 3, 12), larger=(
+            *LARGER, *CHUNKS), count=2),
+        mistakes(step, SCALES | {
             "query head h reads KV head h mod Hk, instead of h // (H / Hk)": {"tiled": True},
-            "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
-            "the scale is divided by the number of KV heads": {"factor": lambda heads: 1 / heads},
             "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of "
             "the cache": {"top_left": True},
             "the cache is not read, only the chunk": {"past": False}}) | {
             "wanted only tensors and Python integers": lambda state, *args: (
                 step(state, *args)[0], step(state, *args)[1] | {"shape": [1, 2]})},
         mistakes(step, {"every row reads its whole chunk, later tokens too": {"later": True}}),
-        mistakes(step, STORED | {
-            "keys are stored for every query head, not once for each KV head":
-                {"repeated": True}}) | {
-            "the text is kept outside of the state, which is zeros": Elsewhere()}),
-        drive=in_turns),
+        mistakes(step, {"keys are stored for every query head, not once for each KV head":
+                        {"repeated": True}})), drive=in_turns),
     CourseTask("a8.3", "cores_step", "Sinks, cores and a window", 55, 5, 5, steps(
         "cores", (2, 2, 3),
-        examples(text, (1, 1, 2, 1, 8, 1, 2, 2), (2, 1, 3, 1, 12, 0, 3, 1),
-                 (1, 2, 2, 1, 24, 3, 4, 6), larger=(*LARGER, *SINGLE, *SIZES), count=3),
-        examples(text, (1, 1, 2, 2, 8, 1, 2, 2), (2, 1, 3, 5, 14, 0, 3, 1),
-                 (1, 2, 2, 7, 24, 3, 4, 6), larger=(*LARGER, *CHUNKS, *SIZES), count=3),
-        mistakes(step, {
+        examples(text, (1, 1, 2, 1, 8, 1, 2, 2), (2, 1, 3, 1, 9, 0, 3, 1),
+                 (1, 2, 2, 1, 15, 3, 4, 3), larger=(*LARGER, *SINGLE, *SIZES), count=2),
+        examples(text, (1, 1, 2, 2, 8, 1, 2, 2), (2, 1, 3, 5, 13, 0, 3, 1),
+                 (1, 2, 2, 6, 16, 3, 4, 3), larger=(*LARGER, *CHUNKS, *SIZES), count=2),
+        mistakes(step, SCALES | {
             "cores appear one row early": {"cores": lambda row, *size: cores_of(row + 1, *size)},
             "cores appear one row late": {"cores": lambda row, *size: cores_of(row - 1, *size)},
             "the window is forgotten: a core is read as soon as its group is complete":
@@ -386,8 +293,6 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
             "a core is the plain mean of its group": {"judge": lambda x: 0 * x[:, :, :1]},
             "the judge's scores are not multiplied by scale":
                 {"judge": lambda x: x.mean(2, keepdim=True) / SCALE},
-            "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
-            "the scale is divided by the number of KV heads": {"factor": lambda heads: 1 / heads},
             "the judge is the query of the first head only, not the mean of the KV head's query "
             "heads": {"judge": lambda x: x[:, :, :1]},
             "each query head judges for itself and the weights are averaged: average the queries, "
@@ -406,60 +311,42 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
             "all rows of a chunk read what its last row reads":
                 {"of": lambda row, start, stop: stop - 1},
             "a row reads the later tokens of its chunk": {"later": True}}),
-        mistakes(step, STORED | {
+        mistakes(step, {
             "raw tokens are never dropped": {"keep": lambda start, stop: -1},
             "what the last row has read stays, and not only what the next one reads":
                 {"keep": lambda start, stop: stop - 1},
             "a whole chunk stays until the next step": {"keep": lambda start, stop: start},
-            "an empty slice is not copied, and keeps its whole tensor": {"clone": False}}) | {
-            "the text is kept outside of the state, which is zeros": Elsewhere()}),
+            "an empty slice is not copied, and keeps its whole tensor": {"clone": False}})),
         drive=in_turns),
     CourseTask("a8.4", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
-        replace(part("the bytes at the end equal counting", by_steps, SMALL, slice(0, 1),
-                     "the number of bytes at the end", wrong=mistakes(bytes_of, {
+        replace(equals("the bytes at the end equal counting", by_steps, SMALL,
+                       "the number of bytes at the end", part=0, wrong=mistakes(bytes_of, {
             "a core counts only when the next row reads it": {"ready": False},
             "what the last row has read is counted, not what the next one reads": {"late": 1},
             "the sinks are counted as members of the groups": {"begin": False}})), right=bytes_of),
-        part("the peak equals counting", by_steps, SMALL, slice(1, 2), "the peak",
-             wrong=mistakes(bytes_of, {
+        equals("the peak equals counting", by_steps, SMALL, "the peak", part=1,
+               wrong=mistakes(bytes_of, {
             "the peak is taken to be the end": {"cycle": False},
             "the smallest number of the last cycle is taken": {"most": min}})),
-        part("exact for a trillion tokens", bytes_of, examples(
-            partial(sized, entry=999_983), (10**9, 4, 16, 1024), larger=(
-                (10**11, 10**12), (0, 6), (5, 40), (90, 1100))), slice(0, 2),
-             "the number of bytes at the end", "the peak", hidden=True, wrong=mistakes(bytes_of, {
+        equals("exact for a trillion tokens", bytes_of, examples(
+            SIZED, (10**9, 4, 16, 1024, 999_983), larger=(
+                (10**11, 10**12), (0, 6), (5, 40), (90, 1100), [999_983])),
+               "the number of bytes at the end", "the peak", points=2, hidden=True,
+               wrong=mistakes(bytes_of, {
             "a float is computed on the way: divide with //": {"single": True}})))),
-    CourseTask("a8.5", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
-        part("every survivor continues its own text", noted(search), BEAMS, slice(0, 1),
-             "the table of survivors", points=2, wrong=mistakes(search, {
-            "the rows of the cache stay where they are: row r of the state must be the row of the "
-            "text that survivor r continues": {"moved": ("texts",)},
-            "only the keys move with their row": {"moved": ("texts", "key")},
-            "only the values move with their row": {"moved": ("texts", "value")},
-            "the cache moves, but the texts so far stay where they are":
-                {"moved": ("key", "value")},
-            "neither the cache nor the texts so far move with their survivors": {"moved": ()},
-            "the sums are forgotten, and only the newest log-probability counts":
-                {"sums": False}})),
-        part("one call for each token, of the survivors only", noted(search), BEAMS, slice(0, 2),
-             "the table of survivors", "the list of the rows of all calls", wrong=mistakes(search, {
-            "step is called twice for each new token": {"calls": 2},
-            "the first call has all rows; there is only one text then": {"wide": True},
-            "the last tokens are read too; what would follow them is not asked for":
-                {"more": True}}))), drive=noted),
-    CourseTask("a8.6", "int8_keys", "Keys in eight bits", 15, 3, 3, (
-        part("codes are the nearest ones", coded, KEYS, slice(0, 2), "codes", "size", points=2,
-             tolerance=1e-6, wrong=mistakes(coded, {
+    CourseTask("a8.5", "int8_keys", "Keys in eight bits", 15, 3, 3, (
+        equals("codes are the nearest ones", coded, KEYS, "codes", part=0, points=2,
+               tolerance=1e-6, why="is it 0/0, for a key of zeros?", wrong=mistakes(coded, {
             "codes are cut off, not rounded": {"rounded": torch.trunc},
             "codes are rounded down": {"rounded": torch.floor},
             "codes are not rounded": {"rounded": lambda x: x},
             "the largest value has the code 128; it has 127": {"steps": 128},
             "all tokens of a head share one size": {"one": True},
-            "is it 0/0": {"safe": False},
+            "is it 0/0, for a key of zeros?": {"safe": False},
             "wanted floats": {"cast": torch.int8},
             "the codes of a key of zeros are not 0": {"zero": 1}})),
-        part("the bound holds and is reached", coded, KEYS, slice(1, 3), "size", "bound",
-             tolerance=1e-6, wrong=mistakes(coded, {
+        equals("the bound holds and is reached", coded, KEYS, "bound", part=2, points=2,
+               tolerance=1e-6, wrong=mistakes(coded, {
             "an error of a whole size is allowed; it is half a size": {"half": 1.0},
             "the length of the query is taken: each number's error has the worst sign, so its "
             "absolute values are summed": {"length": lambda q: q.norm(dim=-1)},

@@ -1,331 +1,406 @@
-"""a9: tests that catch wrong implementations and pass right ones, however they are made."""
+"""a9: tests that pass right implementations and refuse wrong ones, from other exercises' tables."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments import a9_attention as a9
-from cca_lab.course.assignments.a9_judge import (
-    Candidate,
-    Implementation,
-    Maker,
-    candidates,
-    judge,
-    need_floats,
-    need_integer,
+from cca_lab.course.assignments.a1_tiles import ASSIGNMENT as A1
+from cca_lab.course.assignments.a1_tiles import merge, part_of
+from cca_lab.course.compare import alike, describe
+from cca_lab.course.tasks import (
+    Answer,
+    Assignment,
+    CourseTask,
+    Draw,
+    Mistake,
+    Property,
+    Share,
+    copied,
 )
-from cca_lab.course.compare import describe
-from cca_lab.course.tasks import Assignment, CourseTask, Draw, Mistake, Property
+from cca_lab.course.turns import nb03, nb08
 
-# Drawing tokens
-
-INF = float("inf")
-LARGEST = 100_000  # logit
-Weights = Callable[[Tensor, float], Tensor]
+CALLS, SIZE, INF = 100, 40, float("inf")  # of one implementation by one test; of a dimension
+PAIRS = {True: 3, False: 6}  # on secret inputs: of mutants that a cell shows, and of others
+NOTEBOOK = {task.id: task for task in (*nb03.TURNS, *nb08.TURNS)}
 
 
-def legal_sample(logits: Any, temperature: Any, count: Any,
-                 seed: Any) -> tuple[Tensor, float, int, int]:
-    """Return logits, temperature, count and seed; arguments as for an implementation."""
-    need_floats(logits, "logits", None)
-    if logits.isnan().any() or (logits == INF).any() or not logits.isfinite().any():
-        raise Mistake("the test called sample with logits that are NaN or inf, or all -inf")
-    if (logits[logits.isfinite()].abs() > LARGEST).any():
-        raise Mistake(f"the test called sample with finite logits of more than {LARGEST} in size: "
-                      "what is left of them is rounding")
-    if isinstance(temperature, Tensor) and temperature.numel() == 1:
-        temperature = temperature.item()
-    if not isinstance(temperature, (int, float)) or not 0.1 <= temperature <= 10:
-        raise Mistake(f"the test called sample with temperature = {describe(temperature)}, wanted "
-                      "0.1 to 10")
-    return (logits, float(temperature), need_integer(count, "count", 1, 10_000),
-            need_integer(seed, "seed", 0, 10_000))
-
-
-def softmax(logits: Tensor, temperature: float) -> Tensor:
-    """Return the right probabilities."""
-    return (logits / temperature).softmax(0)
-
-
-def uniforms(count: int, seed: int) -> Tensor:
-    """Return numbers from 0 to 1, float64."""
-    return torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def by_sums(weights: Tensor, count: int, seed: int) -> Tensor:
-    """Draw by the running sum of the probabilities."""
-    return chosen(weights, uniforms(count, seed))
-
-
-def chosen(weights: Tensor, numbers: Tensor) -> Tensor:
-    """Return for each number from 0 to 1 the token in whose share it lies, none of weight 0."""
-    sums = weights.cumsum(0)
-    last = int(weights.nonzero()[-1])
-    return torch.searchsorted(sums / sums[-1], numbers, right=True).clamp(max=last)
-
-
-def by_torch(weights: Tensor, count: int, seed: int) -> Tensor:
-    """Draw by torch's own function."""
-    return torch.multinomial(weights, count, True, generator=torch.Generator().manual_seed(seed))
-
-
-def by_gumbel(weights: Tensor, count: int, seed: int) -> Tensor:
-    """Draw by the largest of noisy logarithms."""
-    noise = -(-uniforms(count * len(weights), seed).clamp(min=1e-300).log()).log()
-    return (weights.log() + noise.reshape(count, -1)).argmax(1)
-
-
-def sampler(weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tensor] = by_sums,
-            seed_of: Callable[[int, int], int] = lambda seed, calls: seed) -> Maker:
-    """Return a maker of a sampler; `seed_of` gets the seed and the number of calls so far."""
-    def make(draw: Draw) -> Implementation:
-        salt, calls = draw.getrandbits(40) << 16, [0]
-
-        def sample(logits: Tensor, temperature: float, count: int, seed: int) -> Tensor:
-            calls[0] += 1
-            given = weights(logits, temperature)
-            if not given.sum() > 0:  # all is lost: the first token
-                given = torch.eye(len(given), dtype=given.dtype)[0]
-            return draws(given / given.sum(), count, salt + seed_of(seed, calls[0]))
-        return sample
-    return make
-
-
-def mixed(draw: Draw) -> Weights:
-    """Return probabilities with a uniform part."""
-    share = draw.uniform(0.1, 0.2)
-    return lambda logits, temperature: ((1 - share) * softmax(logits, temperature)
-                                        + share * (logits > -INF) / (logits > -INF).sum())
-
-
-def cut(draw: Draw) -> Weights:
-    """Return the probabilities of the most likely tokens only."""
-    most = draw.randint(5, 8)
-
-    def weights(logits: Tensor, temperature: float) -> Tensor:
-        right = softmax(logits, temperature)
-        return right * (right >= right.sort(descending=True).values[min(most, len(right)) - 1])
-    return weights
-
-
-def naive(logits: Tensor, temperature: float) -> Tensor:
-    """Return exponentials without a maximum; what overflows is lost."""
-    powers = (logits / temperature).exp()
-    return (powers / powers.sum()).nan_to_num(0.0)
-
-
-def one_stream(weights: Tensor, count: int, seed: int) -> Tensor:
-    """Draw from one stream of numbers, from which each seed starts one number later."""
-    seed, salt = seed % 2**16, seed >> 16 << 16
-    return chosen(weights, uniforms(30_000, salt)[seed : seed + count])
-
-
-def not_last(logits: Tensor, temperature: float) -> Tensor:
-    """Return probabilities in which the last token has none."""
-    weights = softmax(logits, temperature)
-    return torch.cat([weights[:-1], 0 * weights[-1:]]) if len(weights) > 1 else weights
-
-
-BOUND = "is your bound too tight, or are there too many comparisons for it?"
-SAMPLE_RIGHT = candidates(sampler, {f"uses running sums: {BOUND}": {},
-                                    f"uses torch.multinomial: {BOUND}": dict(draws=by_torch),
-                                    f"uses noisy logarithms: {BOUND}": dict(draws=by_gumbel)})
-SAMPLE_SHOWN = candidates(sampler, {
-    "with a temperature other than 1":
-        dict(weights=lambda logits, temperature: softmax(logits, 1.0)),
-    "with a temperature other than 1, in the other direction":
-        dict(weights=lambda logits, temperature: softmax(logits, 1 / temperature)),
-    "in tokens that are not the most likely one": dict(
-        weights=lambda logits, temperature: torch.eye(len(logits),
-                                                      dtype=logits.dtype)[logits.argmax()]),
-    "in how often unlikely tokens come": lambda draw: sampler(mixed(draw))(draw)})
-SAMPLE_HIDDEN = candidates(sampler, {
-    "in the last token": dict(weights=not_last),
-    "in whether draws depend on each other": dict(
-        draws=lambda weights, count, seed:
-        by_sums(weights, count, seed)[torch.arange(count) // 2]),
-    "with another seed": dict(seed_of=lambda seed, calls: 0),
-    "with the same seed again": dict(seed_of=lambda seed, calls: seed + 10_007 * (calls % 5)),
-    "with large logits": dict(weights=naive),
-    "with many tokens": lambda draw: sampler(cut(draw))(draw),
-    "in the order of the draws":
-        dict(draws=lambda weights, count, seed: by_sums(weights, count, seed).sort().values),
-    "with neighbouring seeds": dict(draws=one_stream),
-    "with logits of -inf": dict(weights=lambda logits, temperature: softmax(
-        logits.where(logits > -INF, logits[logits > -INF].min() - 1), temperature)),
-    "if one token is drawn at a time": dict(
-        draws=lambda weights, count, seed:
-        weights.argmax()[None] if count == 1 else by_sums(weights, count, seed)),
-    "with a low temperature":
-        dict(weights=lambda logits, temperature: softmax(logits, max(0.5, temperature)))})
-
-
-# A step of a cache with sinks and a window
-
+# The judge
 @dataclass
-class CachedText:
-    """All tokens of a text so far, and the lengths of its chunks."""
+class Watched:
+    """An implementation whose calls are counted and checked, and whose floats round otherwise."""
 
-    keys: Tensor
-    values: Tensor
-    sinks: int
-    window: int
-    chunks: list[int] = field(default_factory=list)
+    implementation: Answer
+    right: Answer
+    rule: str  # of what is allowed
+    legal: Answer  # says whether arguments are
+    noise: float
+    calls: int = 0
+    mistake: Mistake | None = None
+    rounds: bool = False  # floats were changed
 
-    def more(self, keys: Tensor, values: Tensor) -> "CachedText":
-        """Return the text with a chunk more."""
-        return CachedText(torch.cat([self.keys, keys]), torch.cat([self.values, values]),
-                          self.sinks, self.window, [*self.chunks, len(keys)])
+    def __call__(self, *args: Any) -> Any:
+        """Return what the implementation returns."""
+        try:
+            self.calls += 1
+            wanted = self.checked(args)
+        except Mistake as mistake:
+            self.mistake = self.mistake or mistake
+            raise
+        try:
+            got = self.implementation(*copied(args))
+        except Exception:  # a mutant that would stop where the right one does not
+            got = mapped(wanted, lambda x: x - 1 if x.dtype == torch.int64 else x + torch.nan)
+        return mapped(got, self.rounded)
 
-    def kept(self, *, sinks: int | None = None, window: int | None = None) -> list[int]:
-        """Return the positions of the first and of the latest tokens."""
-        sinks = self.sinks if sinks is None else sinks
-        window = self.window if window is None else window
-        return [at for at in range(len(self.keys)) if at < sinks or at >= len(self.keys) - window]
+    def rounded(self, x: Tensor) -> Tensor:
+        """Return a tensor whose floats differ in the last bits."""
+        if not x.is_floating_point():
+            return x
+        self.rounds = self.noise > 0
+        draw = torch.Generator().manual_seed(self.calls)
+        return x * (1 + self.noise * torch.randn(x.shape, generator=draw, dtype=x.dtype))
+
+    def checked(self, args: tuple[Any, ...]) -> Any:
+        """Return the right result; raise Mistake if the arguments are not allowed."""
+        said = "the test called the implementation"
+        if self.calls > CALLS:
+            raise Mistake(f"{said} more than {CALLS} times")
+        for value in leaves(args):
+            if not (value.dtype in (torch.float64, torch.int64) and max((0, *value.shape)) <= SIZE
+                    if isinstance(value, Tensor) else type(value) in (int, float)
+                    and abs(value) <= 1000):
+                more = f", {value.dtype}" if isinstance(value, Tensor) else ""
+                raise Mistake(f"{said} with {describe(value)}{more}; wanted tensors of float64 (or "
+                              f"int64) with sizes up to {SIZE}, and numbers up to 1000")
+        try:
+            if not self.legal(*copied(args)):
+                raise Mistake(f"{said} with what is not allowed: {self.rule}")
+            return self.right(*copied(args))
+        except Mistake:
+            raise
+        except Exception as error:
+            raise Mistake(f"{said} with wrong arguments: {type(error).__name__}: {error}") from None
 
 
-@dataclass
-class Cache:
-    """A step of the cache. A state stands for the whole text, so each step can be replaced.
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the items of nested tuples and lists."""
+    for item in value if isinstance(value, (tuple, list)) else ():
+        yield from leaves(item) if isinstance(item, (tuple, list)) else (item,)
 
-    Positions stay (`kept`), are said (`shown`), or keep their values. All states of a text
-    (`shared="branch"`) or of all texts ("text") may be one.
+
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a tensor, or a tuple of tensors, changed."""
+    return tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+
+
+def judge(answer: Answer, draw: Draw, rights: dict[str, Answer], mutants: dict[str, Answer],
+          rule: tuple[str, Answer], shown: bool) -> Share | None:
+    """Return the share of mutants caught, less twice the share of right ones called wrong.
+
+    Each mutant comes beside a right implementation, in any order. Before each such pair the answer
+    forgets what it has seen: else what most implementations return would be right.
     """
-
-    kept: Callable[[CachedText], list[int]] = CachedText.kept
-    shown: Callable[[CachedText, list[int]], list[int]] = lambda text, kept: kept
-    values_of: Callable[[CachedText, list[int]], list[int]] = lambda text, kept: kept
-    shared: str = ""
-    texts: list[CachedText] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
-
-    def __call__(self, state: Any, keys: Any, values: Any, sinks: Any,
-                 window: Any) -> dict[str, Any]:
-        """Return the next state."""
-        keys = need_floats(keys, "keys", None, None)
-        values = need_floats(values, "values", len(keys), None)
-        sinks, window = need_integer(sinks, "sinks", 0, 100), need_integer(window, "window", 1, 100)
-        number = self._number(state)
-        text = CachedText(keys[:0], values[:0], sinks,
-                          window) if number is None else self.texts[number]
-        if (text.sinks, text.window, text.keys.shape[1],
-            text.values.shape[1]) != (sinks, window, keys.shape[1], values.shape[1]):
-            raise Mistake("the test called step with other sinks, another window or other numbers "
-                          "of features than the state's")
-        if number is not None and self.shared:
-            roots = [at for at, root in enumerate(self.roots) if self.shared == "text"
-                     or root == self.roots[number]]
-            latest = self.texts[roots[-1]]
-            if latest.keys.shape[1:] == keys.shape[1:] and latest.values.shape[1:] == values.shape[
-                    1:]:
-                text = CachedText(latest.keys, latest.values, sinks, window, latest.chunks)
-        text = text.more(keys, values)
-        self.roots.append(len(self.texts) if number is None else self.roots[number])
-        self.texts.append(text)
-        kept = self.kept(text)
-        return {"keys": text.keys[kept], "values": text.values[self.values_of(text, kept)],
-                "positions": torch.tensor(self.shown(text, kept), dtype=torch.int64), "id":
-                    len(self.texts) - 1}
-
-    def _number(self, state: Any) -> int | None:
-        if state is None:
-            return None
-        number = state.get("id") if isinstance(state, dict) else None
-        if not isinstance(number, int) or not 0 <= number < len(self.texts):
-            raise Mistake(f"the test called step with the state {describe(state)}, wanted None or "
-                          "a state that this implementation returned, unchanged")
-        return number
+    survived, punished = list[str](), list[str]()
+    chosen = draw.sample(list(mutants), PAIRS[shown]) if draw.secret else list(mutants)
+    for number, said in enumerate(chosen):
+        if draw.secret and hasattr(answer, "forget"):
+            answer.forget()
+        about, right = list(rights.items())[number % len(rights)]
+        for good, implementation in draw.sample([(True, right), (False, mutants[said])], 2):
+            watched = Watched(deepcopy(implementation), next(iter(rights.values())), *rule,
+                              draw.choice((0.0, 1e-12)))
+            verdict = verdict_of(answer, watched)
+            if good and not verdict:
+                punished.append(about + ", and rounds in its own way: compare with `same`"
+                                * watched.rounds)
+            elif verdict and not good:
+                survived.append(said)
+    caught, count = len(chosen) - len(survived), len(chosen)
+    words = [f"{caught} of {count} wrong implementations caught, {len(punished)} of {count} right "
+             "ones called wrong"]
+    words += [f"One that survived is wrong: {said}" for said in survived[:1] if shown]
+    words += [f"A right one that was called wrong {about}" for about in punished[:1]]
+    return None if not survived and not punished else Share(
+        (caught - 2 * len(punished)) / count, ". ".join(words))
 
 
-def cache(**changed: Any) -> Maker:
-    """Return a maker of a cache with some steps replaced."""
-    return lambda draw: Cache(**changed)
+def verdict_of(answer: Answer, watched: Watched) -> bool:
+    """Return True if the test calls the implementation right; raise `Mistake` if it is broken."""
+    try:
+        got = answer(watched)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        if watched.mistake is not None:
+            raise watched.mistake from None
+        # In another process an exception arrives as a sentence.
+        if not isinstance(error, AssertionError) and not re.match(r"\w+ raised AssertionError\b",
+                                                                  str(error)):
+            raise Mistake("the test itself is broken: "
+                          f"{type(error).__name__}: {error}") from None
+        got = False
+    if watched.mistake is not None:
+        raise watched.mistake
+    if isinstance(got, Tensor) and got.dtype == torch.bool and got.numel() == 1:
+        got = bool(got)
+    if not isinstance(got, bool):
+        raise Mistake(f"the test returned {describe(got)}, wanted True (right) or False (wrong)")
+    return got
 
 
-def ring(text: CachedText) -> list[int]:
-    """Return the kept positions as a ring has them: a window's slot is position modulo window."""
-    kept = text.kept()
-    near = sorted((at for at in kept if at >= text.sinks),
-                  key=lambda at: (at - text.sinks) % text.window)
-    return near + [at for at in kept if at < text.sinks]
+# Tests that are wrong
+def compared(right: Answer, *inputs: tuple[Any, ...], exact: bool = False,
+             look: Answer = lambda got: got) -> Answer:
+    """Return a test that compares with what is right on these inputs, and on no others."""
+    def test(implementation: Answer) -> bool:
+        pairs = [(look(implementation(*args)), look(right(*args))) for args in inputs]
+        return all(torch.equal(one, other) for pair in pairs for one, other in zip(
+            *map(tuple, pair), strict=True)) if exact else all(
+                alike(*pair, 1e-9) for pair in pairs)
+
+    return test
 
 
-def sinks_too(text: CachedText) -> list[int]:
-    """Return the positions with those that are sinks and in the window twice."""
-    length = len(text.keys)
-    return list(range(min(length, text.sinks))) + list(range(max(0, length - text.window), length))
+class MostSay:
+    """A test that calls right what most implementations return; it knows nothing of the task."""
+
+    def __init__(self, look: Answer, *inputs: tuple[Any, ...]) -> None:
+        self.look, self.inputs, self.seen = look, inputs, list[Any]()
+
+    def __call__(self, implementation: Answer) -> bool:
+        """Say for each input whether the most frequent result so far is this one's."""
+        self.seen.append([self.look(implementation(*args)) for args in self.inputs])
+        counts = [[sum(alike(one, other, 1e-9) for other in results) for one in results]
+                  for results in zip(*self.seen, strict=True)]
+        return all(same[-1] == max(same) for same in counts)
+
+    def forget(self) -> None:
+        """Begin anew, as the process does."""
+        self.seen = []
 
 
-def shrinking(draw: Draw) -> Implementation:
-    """Return a cache whose window loses a token in long texts."""
-    start = draw.randint(20, 30)
-    return Cache(kept=lambda text: text.kept(window=text.window - (len(text.keys) > start)))
+def refuses(name: str, points: tuple[int, int], rights: dict[str, Answer],
+            mutants: dict[str, Answer], rule: tuple[str, Answer], wrong: dict[str, Answer],
+            blind: tuple[Any, ...], *more: tuple[Any, ...],
+            look: Answer = lambda got: got) -> tuple[Property, Property]:
+    """Return the properties of a test: a cell shows every third mutant, and no others.
 
-
-def turned(text: CachedText, kept: list[int]) -> list[int]:
-    """Return positions of values one token off in the window once it has turned over twice."""
-    near = [at for at in kept if at >= text.sinks]
-    if len(text.keys) <= text.sinks + 2 * text.window:
-        return kept
-    moved = dict(zip(near, near[1:] + near[:1], strict=True))
-    return [moved.get(at, at) for at in kept]
-
-
-CACHE_RIGHT = candidates(cache, {
-    "keeps tokens in order": {}, "keeps tokens in the order of a ring": dict(kept=ring),
-    "keeps the latest token first": dict(kept=lambda text: text.kept()[::-1])})
-CACHE_SHOWN = candidates(cache, {
-    "in the size of the window, after something was forgotten": dict(
-        kept=lambda text: text.kept(window=text.window - 1) or [len(text.keys) - 1]),
-    "in the first tokens, after something was forgotten":
-        dict(kept=lambda text: text.kept(sinks=0)),
-    "when exactly one token should be forgotten":
-        dict(kept=lambda text: text.kept(window=text.window + 1)),
-    "in the positions, after something was forgotten":
-        dict(shown=lambda text, kept: list(range(len(kept))))})
-CACHE_HIDDEN = candidates(cache, {
-    "while the sinks are still in the window": dict(kept=sinks_too),
-    "if the first chunk is longer than the window": dict(
-        kept=lambda text: [at for at in text.kept() if text.chunks[0] <= text.window
-                           or at >= text.sinks or at >= text.chunks[0] - text.window]),
-    "with chunks of more than one token":
-        dict(kept=lambda text: text.kept(window=text.window + text.chunks[-1] - 1)),
-    "without sinks": dict(kept=lambda text: text.kept(sinks=max(1, text.sinks))),
-    "in the values, after the window has turned over twice": dict(values_of=turned),
-    "in long texts": shrinking, "if two texts take turns": dict(shared="text"),
-    "if a state is continued twice": dict(shared="branch"),
-    "if the first chunk is shorter than the sinks":
-        dict(kept=lambda text: text.kept(sinks=min(text.sinks, text.chunks[0])))})
-
-
-def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...]],
-         right: Sequence[Candidate], shown: Sequence[Candidate],
-         hidden: Sequence[Candidate]) -> tuple[Property, Property]:
-    """Return the properties of one test: mutants that are spoken of, and mutants that are not."""
+    `wrong` holds wrong tests. Others look at the inputs `blind` only, or at what most mutants
+    return for those and for `more`.
+    """
+    shown = {said: mutants[said] for said in list(mutants)[::3]}
+    hidden = {said: mutants[said] for said in mutants if said not in shown}
+    few = compared(next(iter(rights.values())), blind, look=look)
+    wrong = wrong | {
+        f"0 of {len(shown)} wrong implementations caught": lambda mutant: True,
+        f"{len(shown)} of {len(shown)} right ones called wrong": lambda mutant: False,
+        "One that survived is wrong: ": few, " of 3 right ones called wrong": MostSay(
+            look, blind, *more)}
     return (Property(f"wrong {name} are caught, right ones pass", points[0],
-                     partial(judge, legal=legal, right=right, mutants=shown, shown=True)),
+                     partial(judge, rights=rights, mutants=shown, rule=rule, shown=True),
+                     wrong=wrong),
             Property(f"wrong {name} of other kinds are caught", points[1],
-                     partial(judge, legal=legal, right=right, mutants=hidden, shown=False),
-                     hidden=True))
+                     partial(judge, rights=rights, mutants=hidden, rule=rule, shown=False),
+                     hidden=True, wrong={
+                         "wrong implementations caught, 0 of 6 right ones": few,
+                         " of 6 right ones called wrong": MostSay(look, blind, *more)}))
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Return normal numbers, always the same for the same seed."""
+    return Draw(str(seed)).normal(*shape)
+
+
+# a9.1: merges
+def by_rows(one: tuple[Tensor, ...], two: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Merge row by row, the larger part first."""
+    rows = [(a, b) if a[0] >= b[0] else (b, a)
+            for a, b in zip(zip(*one, strict=True), zip(*two, strict=True), strict=True)]
+    shrunk = [0.0 if b[0] == -INF else (b[0] - a[0]).exp() for a, b in rows]
+    return (torch.stack([a[0] for a, b in rows]), *(torch.stack([
+        a[n] + f * b[n] for (a, b), f in zip(rows, shrunk, strict=True)]) for n in (1, 2)))
+
+
+def legal_parts(*parts: Any) -> bool:
+    """Say whether these are two parts of the same rows."""
+    rows = [len(x) for part in parts for x in part]
+    return len(parts) == 2 and len(rows) == 6 and len(set(rows)) == 1 and all(
+        bool((top < INF).all() and total.isfinite().all() and out.isfinite().all()
+             and (total >= 0).all() and ((top == -INF) == (total == 0)).all()
+             and not out[total == 0].any()) for top, total, out in parts)
+
+
+SCORES, VALUES = normal(4, 5), normal(5, 3, seed=1)
+SMALL = part_of(SCORES[:, :2], VALUES[:2]), part_of(SCORES[:, 2:], VALUES[2:])
+EVEN = part_of(0 * SCORES[:, :2], VALUES[:2]), part_of(0 * SCORES[:, 2:], VALUES[2:])
+
+
+# a9.2: attention over a table of intervals
+def in_tiles(wrong: Answer = nb03.in_blocks, rows: int = 5, columns: int = 3) -> Answer:
+    """Return attention in tiles of one size."""
+    return lambda *args: wrong(*args, rows, columns)
+
+
+def legal_table(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> bool:
+    """Say whether every row reads something, by intervals that move forward and are in order."""
+    ends = table.flatten(1)
+    column = torch.arange(len(keys))
+    inside = ((column >= table[0, :, :1]) & (column < table[-1, :, 1:])).any(0)
+    return bool(table.shape == (len(q), table.shape[1], 2) and q.shape[1:] == keys.shape[1:]
+                and (ends.diff(dim=1, prepend=0 * ends[:, :1]) >= 0).all()
+                and (ends.diff(dim=0) >= 0).all() and (ends <= len(keys)).all()
+                and (table[..., 0] < table[..., 1]).any(1).all() and q.isfinite().all()
+                and keys[inside].isfinite().all() and values[inside].isfinite().all())
+
+
+ATTENTIONS = NOTEBOOK["03.9"].wrong | {
+    said: in_tiles(wrong) for said, wrong in (
+        NOTEBOOK["03.14"].wrong | NOTEBOOK["03.11"].properties[1].wrong).items()
+    if "-1e9" not in said}  # such scores are not allowed here
+
+
+def columns(rows: int, intervals: int, size: float = 1.0) -> tuple[Any, ...]:
+    """Return the arguments of attention over a causal table."""
+    return nb03.over_table(Draw("a9.2"), nb03.some_table(rows, intervals), size)
+
+
+# a9.3: intervals of columns
+def table_by(wrong: Answer) -> Answer:
+    """Return the table of columns, without the columns."""
+    none, core = torch.zeros(60, 1).double(), torch.zeros(1).double()
+
+    def table(length: int, group: int, window: int) -> Tensor:
+        return wrong(*(none[:length] for _ in "qkv"), group, window, 1.0,
+                     make=lambda *args: (core, core))[2]
+
+    return table
+
+
+def elsewhere(length: int, group: int, window: int) -> Tensor:
+    """Return a right table whose empty intervals stand at the last token's number."""
+    table = nb03.table_of(length, group, window)
+    table[table[..., 0] == table[..., 1]] = length
+    return table
+
+
+TABLES = {said: table_by(wrong) for said, wrong in nb03.COLUMNS.items() if said in nb03.READS or
+          isinstance(wrong, partial) and {"every", "own", "behind"} & set(wrong.keywords)}
+
+
+# a9.4: cores
+def pooled_by(make: Answer) -> Answer:
+    """Return the cores of all groups, of one function for one group."""
+    def pool(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float) -> tuple[Tensor, ...]:
+        starts = range(0, len(k) // group * group, group)
+        cores = [make(*(x[p : p + group] for x in (q, k, v)), scale) for p in starts]
+        return torch.stack([core[0] for core in cores]), torch.stack([core[1] for core in cores])
+
+    return pool
+
+
+def legal_pool(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float) -> bool:
+    """Say whether there is a group, and what is in groups is finite."""
+    kept = len(k) // group * group
+    return bool(q.shape == k.shape == v.shape and kept and q.isfinite().all()
+                and k[:kept].isfinite().all() and v[:kept].isfinite().all())
+
+
+POOLS = {said: pooled_by(wrong) for said, wrong in nb03.CORES.items()} | NOTEBOOK["03.13"].wrong | {
+    "no maximum is subtracted, and a large power overflows": pooled_by(nb03.pooled)}
+
+
+# a9.5: a step of a cache
+class OneText:
+    """A step that keeps the text of its last call, whatever past it gets."""
+
+    def __init__(self) -> None:
+        self.past: tuple[Tensor, ...] = ()
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor,
+                 *sizes: int) -> tuple[Tensor, ...]:
+        """Return the output, and the keys and values that stay."""
+        if self.past and len(keys) and self.past[0].shape == keys.shape:
+            keys, values = self.past
+        got = nb08.streaming_step(query, key, value, keys, values, *sizes)
+        self.past = got[1:]
+        return got
+
+
+def by_list(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, sinks: int,
+            recent: int) -> tuple[Tensor, ...]:
+    """Return a step that takes one token out of a list."""
+    pasts = [[*keys, key], [*values, value]]
+    powers = [torch.exp((query @ x - torch.stack(pasts[0]).mv(query).max()) / len(query) ** 0.5)
+              for x in pasts[0]]
+    output = sum(power * x for power, x in zip(powers, pasts[1], strict=True)) / sum(powers)
+    for past in pasts:
+        while len(past) > sinks + recent:
+            del past[sinks]
+    return output, *(torch.stack(past) if past else keys[:0] for past in pasts)
+
+
+def legal_past(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, sinks: int,
+               recent: int) -> bool:
+    """Say whether the past is not longer than what stays."""
+    return bool(keys.shape == values.shape and query.shape == key.shape == value.shape
+                == keys.shape[1:] and len(keys) <= sinks + recent and sinks >= 0 and recent > 0
+                and all(x.isfinite().all() for x in (query, key, value, keys, values)))
+
+
+def past(tokens: int, sinks: int, recent: int) -> tuple[Any, ...]:
+    """Return the arguments of a step with so many tokens in the past."""
+    return *normal(3, 4), *normal(2, tokens, 4, seed=1), sinks, recent
 
 
 ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "03", "08"), (
-    CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, both(
-        "merges", (1, 2), a9.legal_parts, a9.MERGE_RIGHT, a9.MERGE_SHOWN, a9.MERGE_HIDDEN)),
-    CourseTask("a9.2", "attention_is_right", "A test for attention in a window", 40, 3, 5, both(
-        "attentions", (1, 3), a9.legal_attention, a9.ATTENTION_RIGHT, a9.ATTENTION_SHOWN,
-        a9.ATTENTION_HIDDEN)),
-    CourseTask("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, both(
-        "tables", (1, 2), a9.legal_sizes, a9.TABLE_RIGHT, a9.TABLE_SHOWN, a9.TABLE_HIDDEN)),
-    CourseTask("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, both(
-        "cores", (1, 2), a9.legal_pool, a9.POOL_RIGHT, a9.POOL_SHOWN, a9.POOL_HIDDEN)),
-    CourseTask("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, both(
-        # The cache looks at the arguments itself, for it knows its states.
-        "caches", (1, 3), lambda *args: args, CACHE_RIGHT, CACHE_SHOWN, CACHE_HIDDEN)),
-    CourseTask("a9.6", "sample_is_right", "A test for something random", 35, 5, 4, both(
-        "samplers", (1, 2), legal_sample, SAMPLE_RIGHT, SAMPLE_SHOWN, SAMPLE_HIDDEN)),
+    CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, refuses(
+        "merges", (1, 2), {"merges all rows at once": merge, "merges row by row": by_rows},
+        A1.tasks[1].wrong, (
+            "maxima are below inf and the rest is finite; sums are positive, and where the maximum "
+            "is -inf, and only there, sum and accumulator are 0", legal_parts), {
+            "the test itself is broken": lambda merge: merge(*SMALL)[3],
+            "wanted True (right) or False (wrong)": lambda merge: merge(*SMALL)[0],
+            "with wrong arguments": lambda merge: merge(*SMALL, 1),
+            "what is not allowed": lambda merge: bool(merge(SMALL[0], (
+                *SMALL[1][:2], SMALL[1][2] / 0)))}, EVEN, SMALL)),
+    CourseTask("a9.2", "attention_is_right", "A test for attention over a table", 40, 3, 5, refuses(
+        "attentions", (1, 4), {"goes row by row": nb03.right, "goes tile by tile": in_tiles(),
+                               "goes in other tiles": in_tiles(rows=8, columns=4)},
+        ATTENTIONS, (
+            "every row reads a column, its intervals stand in order, and none moves back from a "
+            "row to the next; what may be NaN or infinite lies before an interval of the first "
+            "row, or behind that of the last one", legal_table), {
+            "compare with `same`": compared(nb03.right, columns(7, 3), exact=True),
+            f"more than {CALLS} times": lambda attention: [
+                attention(*columns(5, 2)) for _ in range(CALLS + 1)]}, columns(1, 1),
+        columns(9, 3), columns(9, 3, 3000.0))),
+    CourseTask("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, refuses(
+        "tables", (1, 2), {"puts empty intervals at 0": nb03.table_of,
+                           "puts empty intervals elsewhere": elsewhere},
+        TABLES, ("length, group and window are 1 to 60", lambda *sizes: all(
+            type(size) is int and 1 <= size <= 60 for size in sizes)), {
+            "A right one that was called wrong puts empty intervals elsewhere":
+                compared(nb03.table_of, (9, 2, 3), (14, 3, 2))}, (4, 3, 4), (12, 3, 2), (9, 2, 5),
+        look=lambda table: table.diff(dim=-1))),
+    CourseTask("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, refuses(
+        "cores", (1, 3), {"pads each group": nb03.by_programs, "goes group by group": pooled_by(
+            nb03.pools(lambda q, k, scale: (scale * k @ q[-1]).softmax(0)))},
+        POOLS, ("one shape, at least one whole group, and finite numbers in groups", legal_pool), {
+            "compare with `same`": compared(
+                nb03.by_programs, (*normal(3, 7, 4), 3, 0.5), exact=True)},
+        (*normal(3, 5, 4), 1, 1.0), (*normal(3, 7, 4), 3, 0.5))),
+    CourseTask("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, refuses(
+        "caches", (1, 4), {"evicts by a slice": nb08.streaming_step, "evicts from a list": by_list},
+        NOTEBOOK["08.2"].wrong | {
+            "the past of the call before is taken, whatever it gets": OneText()},
+        ("keys and values have one shape, recent is 1 or more, and the past is what a step with "
+         "these sinks and recent tokens can leave", legal_past), {
+            "compare with `same`": compared(nb08.streaming_step, past(2, 1, 2), exact=True)},
+        past(0, 1, 3), past(3, 1, 2), past(5, 2, 3))),
 ), seconds=40.0)

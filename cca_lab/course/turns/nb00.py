@@ -58,7 +58,7 @@ TURNS: tuple[CourseTask, ...] = (
                 scores.softmax(0) @ values).sum()}),)),
     CourseTask("00.2", "pooling_matrix", "The columns as a matrix", 8, 2, 4, (
         equals("groups first, then raw tokens", pooling_matrix,
-               examples(lambda draw, length, group: (length, group),
+               examples("length group",
                         (5, 2), (6, 3), (11, 4), (3, 5), (4, 1)), "P",
                wrong=mistakes(pooling_matrix, {
             "the raw tokens stand first; the groups do": {"raw_first": True},

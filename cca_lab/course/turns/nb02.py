@@ -1,6 +1,6 @@
 """What the reader writes in notebook 02: three ways to ask where the weight of a row lies."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,26 +36,24 @@ def row_of(draw: Draw, weights: int, mass: float) -> tuple[Any, ...]:
 
 
 # 02.4: choose a token on some rows, test it on later ones
-def choose_then_test(weights: Tensor, first: int, split: int, *, low: int = 1, high: int = 0,
+def choose_then_test(weights: Tensor, first: int, split: int, *, low: int = 1,
                      every: bool = False, rows: str = "early", test: str = "late",
-                     begin: int = 0, end: int = 0, from_low: bool = False,
-                     by: Callable[..., Tensor] = torch.mean, plain: bool = False, even: int = 1,
-                     result: str = "share") -> tuple[int, float]:
+                     from_low: bool = False, result: str = "share") -> tuple[int, float]:
     """Return the token that rows `first` to `split` read most, and how many later rows do.
 
     Reading is counted in even shares, 1 / (i + 1) of row i. The keywords are mistakes: in the
     candidates, in the rows that choose or test, in what is compared.
     """
-    spans = {"early": slice(first + begin, split + end), "late": slice(split, None),
+    spans = {"early": slice(first, split), "late": slice(split, None),
              "both": slice(first, None)}
     row = torch.arange(len(weights))[:, None]
-    shares = weights if plain else weights * (row + 1)
-    chosen = by(shares[spans[rows], low : split if every else first + high], 0).argmax().item()
+    shares = weights * (row + 1)
+    chosen = shares[spans[rows], low : split if every else first].mean(0).argmax().item()
     token = int(chosen) + (0 if from_low else low)
     tested = weights[spans[test], token]
     if result == "mean":
         return token, float(tested.mean())
-    over = tested * {"L": len(weights), "weight": 1}.get(result, (row + even)[spans[test], 0]) > 1
+    over = tested * (1 if result == "weight" else (row + 1)[spans[test], 0]) > 1
     return token, float(over.sum() if result == "count" else over.double().mean())
 
 
@@ -70,33 +68,6 @@ def tempting(draw: Draw, tokens: int, first: int, split: int) -> tuple[Any, ...]
     scores[split::2, order[0]] += 2
     scores[split:, order[1]] += 5  # wins only if the rows of the test have a say
     return causal(scores), first, split
-
-
-# Texts of 24 tokens, first 8, split 16, in which one row or one token decides: by rows and token,
-# the even shares that those rows give to the token.
-PLACES: tuple[dict[tuple[range, int], float], ...] = (
-    {(range(8, 16), 2): 1.2, (range(8, 12), 4): 3.0},
-    {(range(8, 16), 2): 2.0, (range(12, 13), 6): 6.0},
-    {(range(8, 16), 1): 2.0, (range(8, 16), 4): 1.0},
-    {(range(8, 16), 7): 2.0, (range(8, 16), 8): 3.0, (range(8, 16), 4): 1.0},
-    {(range(8, 9), 2): 4.0, (range(15, 16), 3): 3.0},
-    {(range(8, 9), 2): 3.0, (range(15, 16), 3): 6.0, (range(16, 17), 4): 7.0,
-     (range(7, 8), 5): 7.0},
-    {(range(8, 9), 3): 2.7, (range(15, 16), 5): 4.0},
-    {(range(8, 16), 3): 2.0, (range(16, 20), 3): 1.03, (range(20, 24), 3): 0.97})
-
-
-def places(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield weights that are such shares; what is left of a row goes to token 0."""
-    for shares in PLACES:
-        weights = torch.zeros(24, 24, dtype=torch.float64)
-        for (rows, token), share in shares.items():
-            for i in rows:
-                weights[i, token] = share / (i + 1)
-        weights[:, 0] = 1 - weights.sum(1)
-        given = ", ".join(f"{share} to token {token} from rows {rows[0]} to {rows[-1]}"
-                          for (rows, token), share in shares.items())
-        yield f"24 tokens, first 8, split 16; even shares: {given}", (weights, 8, 16)
 
 
 # 02.8: the weight beyond a window
@@ -151,26 +122,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the number of rows is returned, not their share": {"result": "count"},
             "the weight itself is compared with 1; multiply it by i + 1 first":
                 {"result": "weight"},
-            "the weights are averaged; count the rows instead": {"result": "mean"}})),
-        equals("what decides, and what does not", choose_then_test, places, "the chosen token",
-               "the share", tolerance=1e-6, wrong=mistakes(choose_then_test, {
-            "in how many rows a token is over the even share decides; the mean of the shares does":
-                {"by": lambda x, dim: (x > 1).double().mean(dim)},
-            "the largest share of a single row decides; the mean of the shares does":
-                {"by": torch.amax},
-            "token 1 is no candidate; it is one": {"low": 2},
-            "token `first` is a candidate; only those before it are": {"high": 1},
-            "token `first` - 1 is no candidate; it is one": {"high": -1},
-            "row `first` has no say; it has one": {"begin": 1},
-            "row `split` - 1 has no say; it has one": {"end": -1},
-            "row `split` has a say; it is the first of the test": {"end": 1},
-            "a row before `first` has a say": {"begin": -1},
-            "the weights are compared as they are; an even share of row i is 1 / (i + 1), so "
-            "multiply by i + 1 first": {"plain": True},
-            "an even share of row i is 1 / (i + 1), not 1 / L": {"result": "L"},
-            "row i reads i + 1 tokens, so its even share is 1 / (i + 1), not 1 / i": {"even": 0},
-            "row i reads i + 1 tokens, so its even share is 1 / (i + 1), not 1 / (i + 2)":
-                {"even": 2}})))),
+            "the weights are averaged; count the rows instead": {"result": "mean"}})),)),
     CourseTask("02.8", "weight_beyond", "The weight beyond a window", 5, 2, 5, (
         equals("equal to adding what is older", weight_beyond,
                examples(rows, (9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3, 5), (7, 7, 0), (6, 20, 1)),

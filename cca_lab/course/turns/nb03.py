@@ -16,14 +16,6 @@ Pair = tuple[Tensor, Tensor]
 
 
 # 03.2: the core of one group
-def pooled(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Pair:
-    """Return the core key and the core value of one group, member by member."""
-    powers = [math.exp(scale * float((q[-1] * key).sum())) for key in k]
-    weights = [power / sum(powers) for power in powers]
-    return (torch.stack([w * key for w, key in zip(weights, k, strict=True)]).sum(0),
-            torch.stack([w * value for w, value in zip(weights, v, strict=True)]).sum(0))
-
-
 def pools(weights_of: Callable[[Tensor, Tensor, float], Tensor]) -> Answer:
     """Return a pooling with other weights."""
     def pool(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Pair:
@@ -33,9 +25,7 @@ def pools(weights_of: Callable[[Tensor, Tensor, float], Tensor]) -> Answer:
     return pool
 
 
-def without_judge(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """Return weights in which the last member, the judge, has none."""
-    return torch.cat([(scale * k[:-1] @ q[-1]).softmax(0), k.new_zeros(1)])
+pooled = pools(lambda q, k, c: (c * k @ q[-1]).softmax(0))  # what is right
 
 
 def group(draw: Draw, tokens: int, features: int) -> tuple[Any, ...]:
@@ -48,17 +38,12 @@ CORES: dict[str, Answer] = {
         pools(lambda q, k, c: (c * k @ q[0]).softmax(0)),
     "all members judge, each with its own query; only the last one does":
         pools(lambda q, k, c: (c * q @ k.T).softmax(1).mean(0)),
-    "the mean query judges; only the last one does":
-        pools(lambda q, k, c: (c * k @ q.mean(0)).softmax(0)),
     "nobody judges, and the mean is taken": pools(lambda q, k, c: k.new_ones(len(k)) / len(k)),
     "the scale of the judge's scores is forgotten": pools(lambda q, k, c: (k @ q[-1]).softmax(0)),
     "the weights do not sum to 1: divide the powers by their sum":
         pools(lambda q, k, c: (c * k @ q[-1]).exp()),
-    "the judge is left out; it is a member of its group": pools(without_judge),
     "the keys are scored with themselves; it is the judge's query that asks":
         pools(lambda q, k, c: (c * k @ k[-1]).softmax(0)),
-    "the core value is pooled from the keys":
-        lambda q, k, v, c: (pooled(q, k, v, c)[0], pooled(q, k, k, c)[1]),
     "values are scored anew; they get the weights of their keys":
         lambda q, k, v, c: (pooled(q, k, v, c)[0], pooled(q, v, v, c)[1]),
     "the weights are powers of 2; a softmax takes powers of e":
@@ -88,8 +73,6 @@ READS: dict[str, Answer] = {
         counts(lambda i, g, s: max(0, (i - s) // g)),
     "a row shorter than the window has a negative number of cores: take max(0, ...)":
         counts(lambda i, g, s: (i + 1 - s) // g),
-    "a negative number is rounded towards zero; // rounds down":
-        counts(lambda i, g, s: max(0, int((i + 1 - s - g) / g) + 1)),
     "a group counts as soon as one of its tokens is behind the window; all must be":
         counts(lambda i, g, s: max(0, -(-(i + 1 - s) // g))),
     "the window is forgotten: these are all groups that are complete":
@@ -102,9 +85,6 @@ READS: dict[str, Answer] = {
     "the window takes its extra tokens from (row + 1) mod g; they come from (row + 1 - s) mod g":
         starts(lambda i, g, s, n: max(0, i + 1 - s - (i + 1) % g)),
     "the first raw token is counted from 1": starts(lambda i, g, s, n: g * n + 1),
-    "the first raw token is the number of cores; each core stands for g tokens":
-        starts(lambda i, g, s, n: n),
-    "nothing is left to the cores: they would be read twice": starts(lambda i, g, s, n: 0),
 }
 ROWS = [(row, *sizes) for sizes in ((3, 4), (4, 2), (5, 12), (1, 1)) for row in range(40)]
 
@@ -229,9 +209,6 @@ COLUMNS: dict[str, Answer] = (
     "the raw tokens stand first; the cores do": partial(
         changed, lambda keys, values, table, count: (
             keys.roll(-count, 0), values.roll(-count, 0), table)),
-    "every row has the cores of the last one": partial(
-        changed, lambda keys, values, table, count: (keys, values, torch.stack(
-            [table[-1:, 0].expand(len(table), 2), table[:, 1]], 1))),
     "the raw tokens' interval comes first; the first interval is that of the cores": partial(
         changed, lambda keys, values, table, count: (keys, values, table.flip(1)))})
 
@@ -312,8 +289,6 @@ DENSE: dict[str, Answer] = {
         masked(lambda column, a, b: (column < b).any(1)),
     "only the first interval is read":
         masked(lambda column, a, b: inside(column, a[:, :1], b[:, :1])),
-    "only the last interval is read":
-        masked(lambda column, a, b: inside(column, a[:, -1:], b[:, -1:])),
     "only two intervals are read; a table may have any number of them":
         masked(lambda column, a, b: inside(column, a[:, :2], b[:, :2])),
     "a column must lie in all intervals; it is read if it lies in the one OR in the other":
@@ -421,7 +396,6 @@ BLOCKED = mistakes(in_blocks, {
         {"before": False},
     "the old terms are not corrected when the maximum grows": {"old_sum": False, "old_out": False},
     "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
-    "the old sum is not corrected when the maximum grows": {"old_sum": False},
     "each tile forgets those before it": {"reset": True},
     "a row that has read nothing yet has the maximum -inf, and -inf - (-inf) is NaN: subtract "
     "something finite there": {"safe": False},
@@ -506,7 +480,7 @@ TURNS: tuple[CourseTask, ...] = (
                "the core key", "the core value", wrong=CORES),)),
     CourseTask("03.3", "row_reads", "Which tokens a row reads", 6, 2, 5, (
         equals("equal to counting, row by row", row_reads,
-               examples(lambda draw, row, group, window: (row, group, window), *ROWS),
+               examples("row group window", *ROWS),
                "the number of cores", "the first raw token", wrong=READS),)),
     CourseTask("03.6", "cca_loop", "CCA-Attention, row by row", 12, 3, 5, (
         equals("every row, by one softmax over cores and raw tokens", by_rows,

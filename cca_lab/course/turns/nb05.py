@@ -145,7 +145,7 @@ TURNS: tuple[CourseTask, ...] = (
             "nothing is ever compressed": {"full": lambda held, slots: False}})),)),
     CourseTask("05.7", "memory_table", "LoCoCo as a table of intervals", 10, 4, 5, (
         equals("the columns of the definition", forward(memory_table),
-               examples(lambda draw, tokens, slots, segment: (tokens, slots, segment),
+               examples("tokens slots segment",
                         (8, 2, 3), (7, 4, 3), (14, 6, 3), (9, 3, 1), (4, 5, 2), (13, 2, 5)),
                "the table", wrong=mistakes(memory_table, RULES | {
             "the raw tokens begin at column 0; the slots of all compressions come first":

@@ -70,7 +70,7 @@ TURNS: tuple[CourseTask, ...] = (
             "scores[-0:] is the whole list": all_of_zero}),)),
     CourseTask("06.11", "window_table", "StreamingLLM as a table of intervals", 10, 3, 5, (
         equals("the tokens of the definition, each once", forward(window_table),
-               examples(lambda draw, tokens, sinks, recent: (tokens, sinks, recent),
+               examples("tokens sinks recent",
                         (8, 1, 2), (6, 0, 0), (9, 3, 4), (5, 8, 1), (1, 2, 2), (12, 2, 20)),
                "the table", wrong=mistakes(window_table, {
             "a sink in the window is read twice; start the recent ones behind the sinks":

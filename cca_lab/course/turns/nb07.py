@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 07; rows count from 1 there, as in the CCA paper."""
+"""What the reader writes in notebook 07; rows count from 0."""
 
 from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import CourseTask
@@ -32,22 +32,14 @@ def kept_entries(tokens: int, group: int, window: int, *, cores: str = "complete
              "last": tokens - group * (max(0, tokens - window) // group)}[raw])
 
 
-# 07.8: where attention is half of the work
-def half_length(width: int, inner: int) -> int:
-    """Return the length, by trying one after the other."""
-    weights, length = 4 * width * width + 3 * width * inner, 1
-    while 4 * width * length * (length + 1) // 2 < 2 * weights * length:
-        length += 1
-    return length
-
-
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("07.2", "count_pairs", "The pairs of all rows", 6, 2, 4, (
         equals("equal to a list of rows", count_pairs,
-               examples(lambda draw, length, group, window: (length, group, window), (9, 3, 3),
+               examples("length group window", (9, 3, 3),
                         (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2), (27, 2, 9), (41, 5, 4),
                         (58, 7, 11)), "the number of pairs", wrong=mistakes(count_pairs, {
-            "the tokens that fill no group, (i - s) mod g of them, are not read": {"rest": False},
+            "the tokens that fill no group, (i + 1 - s) mod g of them, are not read":
+                {"rest": False},
             "the first rows read a whole window, although the text has only begun":
                 {"short": False},
             "a row that is shorter than the window gets a negative number of cores": {"cut": False},
@@ -55,10 +47,10 @@ TURNS: tuple[CourseTask, ...] = (
             "a core counts as all the tokens of its group": {"whole": True},
             "only the cores are counted": {"old": False},
             "only the last row is counted": {"first": 0},
-            "the last row is left out: does your range end at length + 1?": {"last": 1}})),)),
+            "the last row is left out": {"last": 1}})),)),
     CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
         equals("equal to counting", kept_entries,
-               examples(lambda draw, tokens, group, window: (tokens, group, window), (9, 4, 3),
+               examples("tokens group window", (9, 4, 3),
                         (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32), (57, 7, 9),
                         (64, 2, 19)), "the cores", "the raw tokens",
                wrong=mistakes(kept_entries, {
@@ -72,16 +64,4 @@ TURNS: tuple[CourseTask, ...] = (
             "a token is dropped when its group closes, although it is still in the window":
                 {"raw": "group"},
             "nothing is dropped": {"raw": "all"}})),)),
-    CourseTask("07.8", "half_length", "Where attention is half of the work", 6, 2, 4, (
-        equals("equal to trying all lengths", half_length,
-               examples(lambda draw, width, inner_width: (width, inner_width), (8, 21), (3, 5),
-                        (1, 2), (17, 60), (29, 44)), "the length", wrong={
-            "every row reads every token: causal attention has L (L + 1) / 2 pairs":
-                lambda d, h: -(-(4 * d + 3 * h) // 2),
-            "a token is multiplied with the weights once, but each takes two operations":
-                lambda d, h: -(-(4 * d + 3 * h) // 2) - 1,
-            "pairs take two operations for each number; they take four":
-                lambda d, h: 2 * (4 * d + 3 * h) - 1,
-            "row i reads i - 1 tokens; it reads itself too": lambda d, h: 4 * d + 3 * h + 1,
-            "the pairs are taken as L^2 / 2: one token too late": lambda d, h: 4 * d + 3 * h}),)),
 )

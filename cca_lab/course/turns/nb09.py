@@ -1,10 +1,9 @@
-"""What the reader writes in notebook 09: operations a byte, pairs in blocks, Amdahl's law."""
+"""What the reader writes in notebook 09: operations a byte and pairs in blocks."""
 
 from collections.abc import Callable
-from typing import Any
 
 from cca_lab.course.exercise import equals, examples, mistakes
-from cca_lab.course.tasks import CourseTask, Draw
+from cca_lab.course.tasks import CourseTask
 
 
 # 09.3: operations a byte
@@ -37,22 +36,15 @@ def computed_pairs(length: int, window: int, block: int, *, area: str = "cut", e
     return total
 
 
-# 09.9: Amdahl's law, backwards
-def speedups(draw: Draw, share: float, part: float) -> tuple[Any, ...]:
-    """Return the speed-up of the whole from a share and the speed-up of the part."""
-    return 1 / (1 - share + share / part), part
-
-
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("09.3", "operations_a_byte", "Operations for each byte", 6, 2, 5, (
         equals("equal to counting pairs and numbers", operations_a_byte,
-               examples(lambda draw, rows, length, head_dim, itemsize: (
-                   rows, length, head_dim, itemsize), (3, 7, 5, 2), (1, 1024, 64, 4),
+               examples("rows length head_dim itemsize", (3, 7, 5, 2), (1, 1024, 64, 4),
                    (1024, 1024, 64, 4), (5, 31, 12, 4), (8, 19, 37, 1)), "operations a byte",
                wrong=mistakes(operations_a_byte, {
             "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
             "addition a feature": {"each": 2},
-            "every row reads the whole text; row i of a causal text reads i tokens":
+            "every row reads the whole text; row i of a causal text reads i + 1 tokens":
                 {"pairs": lambda rows, length: rows * length},
             "the rows are the first of the text; they are its last":
                 {"pairs": lambda rows, length: rows * (rows + 1) // 2},
@@ -69,7 +61,7 @@ TURNS: tuple[CourseTask, ...] = (
                 lambda *sizes: 1 / operations_a_byte(*sizes)}),)),
     CourseTask("09.4", "computed_pairs", "Pairs that blocks compute", 8, 3, 4, (
         equals("equal to going through all tiles", computed_pairs,
-               examples(lambda draw, length, window, block: (length, window, block), (4, 2, 2),
+               examples("length window block", (4, 2, 2),
                         (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5), (29, 11, 6),
                         (37, 3, 7)), "computed pairs", wrong=mistakes(computed_pairs, {
             "only the visible pairs are counted; a tile is computed whole": {"area": "seen"},
@@ -84,19 +76,4 @@ TURNS: tuple[CourseTask, ...] = (
                 {"early": 1},
             "tiles are cut at the first column that the block reads; they begin at multiples of "
             "the block": {"area": "first"}})),)),
-    CourseTask("09.9", "needed_share", "The share that a speed-up needs", 5, 2, 5, (
-        equals("Amdahl's law, backwards", lambda whole, part: (1 - 1 / whole) / (1 - 1 / part),
-               examples(speedups, (0.5, 2.0), (0.9, 10.0), (0.25, 4.0), (0.37, 6.5), (0.71, 23.0),
-                        (0.83, 1.9)), "the share", tolerance=1e-6, wrong={
-            "the speed-ups are divided; only time can be divided, so write the law for times":
-                lambda whole, part: whole / part,
-            "the part becomes free; it still takes 1/part of its time":
-                lambda whole, part: 1 - 1 / whole,
-            "the speed-ups minus one are divided, which is the part's share of the time "
-            "afterwards; the law is about the time before":
-                lambda whole, part: (whole - 1) / (part - 1),
-            "it is the share that stays as it was; the other share is asked for":
-                lambda whole, part: (1 / whole - 1 / part) / (1 - 1 / part),
-            "both speed-ups are turned into times, and these are divided":
-                lambda whole, part: part / whole}),)),
 )

@@ -82,14 +82,6 @@ def refutes(answer: Answer, draw: Draw) -> None:
                       "side is 0: try a smaller or a larger x")
 
 
-def shortest(answer: Answer, draw: Draw) -> None:
-    """Two tokens, as few as there can be."""
-    row, _, _ = answer()
-    if len(row) > 2:
-        raise Mistake(f"the row has {len(row)} tokens; there is one of two: let the search begin "
-                      "with L = 2")
-
-
 # 10.6: the corrected bound
 Bound = Callable[[Law, float, float], float]
 
@@ -179,8 +171,6 @@ TURNS: tuple[CourseTask, ...] = (
                 by_event(lambda row, rho: max(row) > 1 / (len(row) * rho)),
             "rows are counted alike; each has its own probability":
                 lambda law, rho: sum(sparse(row, rho) for _, row in law) / len(law),
-            "tokens are counted; a row with two weights over the bar is still one row":
-                by_event(lambda row, rho: sum(len(row) * rho * x > sum(row) for x in row)),
             "it is the chance of the rows that are not sparse":
                 by_event(lambda row, rho: not sparse(row, rho)),
             "only the first token is looked at; any token may be over the bar":
@@ -193,9 +183,7 @@ TURNS: tuple[CourseTask, ...] = (
             "Theorem 1 speaks of 1/L < rho <= 1": lambda: ((1, 1), 0.5, 0.5),
             "the maximum is over x > 0": lambda: ((1, 1), 1, 0),
             "try a smaller or a larger x": lambda: ((1, 1), 1, 1),
-            "X = e^xi is over 0": lambda: ((0, 0), 1, 0.5)}),
-        Property("has two tokens, as few as there can be", 1, shortest, wrong={
-            "let the search begin with L = 2": lambda: ((1, 1, 1), 1, 0.5)})), drive=found),
+            "X = e^xi is over 0": lambda: ((0, 0), 1, 0.5)}),), drive=found),
     CourseTask("10.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
         equals("the best of the two-term bounds", corrected_bound,
                examples(at_points, (0.5, 0), (0.5, 1), (0.5, None), (0.75, None), (1.0, None)),
@@ -213,13 +201,8 @@ TURNS: tuple[CourseTask, ...] = (
             "the second chance is that of a sum BELOW L rho x: that is what one hopes for, so it "
             "may not be subtracted":
                 {"at": lambda law, rho, x: over(law, x) - 1 + heavy(law, rho, x)},
-            "both chances are added": {"at": lambda law, rho, x: over(law, x) + heavy(law, rho, x)},
             "two chances are multiplied, as if the events were independent; this can promise too "
             "much": {"at": lambda law, rho, x: over(law, x) * (1 - heavy(law, rho, x))},
-            "the chance of both events at once is taken. That is a bound too (line 1 of the "
-            "proof), but the theorem needs only the two single chances":
-                {"at": lambda law, rho, x: chance(law, lambda row: (
-                    max(row) > x and sum(row) <= len(row) * rho * x))},
             "the largest X may also equal x; then no weight is over the bar for certain":
                 {"at": lambda law, rho, x: chance(law, lambda row: max(row) >= x)
                  - heavy(law, rho, x)}})),)),

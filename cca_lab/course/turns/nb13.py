@@ -1,66 +1,80 @@
-"""What the reader writes in notebook 13: an attention for a model, groups beside padding."""
+"""What the reader writes in notebook 13: a swap by hand, groups beside padding."""
 
-from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import need_close, need_tensor
 from cca_lab.course.exercise import equals, examples, mistakes
-from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw
 
 
-# 13.3: an attention that a model can call
-def own_attention(query: Tensor, key: Tensor, value: Tensor, scaling: float, *, seen: int = 0,
-                  axis: int = -1, late: bool = False, form: str = "transposed",
-                  scaled: Callable[[float, int], float] = lambda scaling, d: scaling) -> Tensor:
-    """Return causal attention, (B, L, H, D); the keywords are mistakes."""
-    scores = scaled(scaling, query.shape[-1]) * query @ key.mT
-    past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(seen)
-    weights = (scores.softmax(axis) * past if late
-               else scores.masked_fill(~past, float("-inf")).softmax(axis).nan_to_num())
-    out = weights @ value
-    return {"transposed": out.transpose(1, 2), "as it came": out,
-            "reshaped": out.reshape(out.transpose(1, 2).shape)}[form]
+# 13.3: another attention in a model, and the old one back
+def with_attention(model: Any, attention: Answer, read: Answer, *, wrong: str = "") -> Any:
+    """Return what `read` returns while the model attends otherwise, with a mistake or none."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("turn 13.3", attention)
+    usual = model.config._attn_implementation
+    if wrong != "early":
+        model.set_attn_implementation("turn 13.3")
+    try:
+        found = read(model)
+    except ArithmeticError:
+        if wrong == "errors":
+            raise
+        model.set_attn_implementation(usual)
+        raise
+    if wrong != "kept":
+        model.set_attn_implementation("sdpa" if wrong == "fixed" else usual)
+    return found
 
 
-def heads(draw: Draw, texts: int, heads: int, tokens: int, d: int,
-          scaling: float) -> tuple[Any, ...]:
-    """Return tensors of the shape and with a scaling as those of GPT-2 and OPT."""
-    return *(draw.normal(texts, heads, tokens, d) for _ in "qkv"), scaling
+def family(draw: Draw, family: str, attention: str) -> tuple[Any, ...]:
+    """Return a small model of random weights that attends in some way, and tokens."""
+    from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
 
-
-def in_models(answer: Answer, draw: Draw) -> None:
-    """In a GPT-2 and an OPT of random weights the logits are those of their own attention."""
-    from transformers import (
-        AttentionInterface,
-        GPT2Config,
-        GPT2LMHeadModel,
-        OPTConfig,
-        OPTForCausalLM,
-    )
-
-    def called(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-               scaling: float = 1.0, **others: Any) -> tuple[Tensor, None]:
-        wanted = query.transpose(1, 2).shape
-        return need_tensor(answer(query, key, value, scaling), wanted, "the output"), None
-
-    AttentionInterface.register("turn 13.3", called)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        models = {"GPT-2": GPT2LMHeadModel(GPT2Config(
+        model: Any = GPT2LMHeadModel(GPT2Config(
             vocab_size=20, n_positions=16, n_embd=12, n_layer=2, n_head=3, initializer_range=0.6,
-            bos_token_id=0, eos_token_id=0)), "OPT": OPTForCausalLM(OPTConfig(
+            bos_token_id=0, eos_token_id=0)) if family == "GPT-2" else OPTForCausalLM(OPTConfig(
                 vocab_size=20, max_position_embeddings=16, hidden_size=12, word_embed_proj_dim=12,
                 ffn_dim=24, num_hidden_layers=2, num_attention_heads=3, init_std=0.6,
-                pad_token_id=1))}
-    for name, model in models.items():
-        ids = draw.integers(0, 20, 2, 9)
-        with case(name), torch.no_grad():
-            wanted = model.eval()(input_ids=ids, use_cache=False).logits
-            model.set_attn_implementation("turn 13.3")
-            need_close(model(input_ids=ids, use_cache=False).logits, wanted, "the logits")
+                pad_token_id=1))
+    model.eval().set_attn_implementation(attention)
+    return model, draw.integers(0, 20, 2, 9)
+
+
+def used(answer: Answer) -> Answer:
+    """Return a swap as a function that returns logits, and what the model attends with later."""
+    from cca_lab.mechanisms import CCA
+
+    def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any,
+               scaling: float = 1.0, **others: Any) -> tuple[Tensor, None]:
+        out = CCA(group=2, window=3).attention(query, key, value, scale=scaling)
+        return out.transpose(1, 2), None
+
+    def run(model: Any, ids: Tensor) -> tuple[Any, str, str]:
+        before = model.config._attn_implementation
+
+        def logits(model: Any) -> Tensor:
+            with torch.no_grad():
+                found: Tensor = model(input_ids=ids, use_cache=False).logits
+            return found
+
+        inside = answer(model, attend, logits)
+        after = model.config._attn_implementation
+        model.set_attn_implementation(before)
+        with suppress(ZeroDivisionError):
+            answer(model, attend, lambda model: 1 / 0)
+        after_error = model.config._attn_implementation
+        model.set_attn_implementation(before)
+        return inside, after, after_error
+
+    return run
 
 
 # 13.6: groups beside padding
@@ -84,25 +98,18 @@ def padded(draw: Draw, lengths: list[int], columns: int, group: int) -> tuple[An
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("13.3", "own_attention", "An attention for GPT-2 and OPT", 12, 3, 5, (
-        equals("equal to full causal attention", own_attention,
-               examples(heads, (1, 2, 7, 16, 1.0), (2, 3, 5, 4, 0.8), (2, 2, 6, 9, 0.2)),
-               "the output", wrong=mistakes(own_attention, {
-            "the scores are multiplied by 1/sqrt(d), whatever arrives as `scaling`; OPT scales its "
-            "queries itself": {"scaled": lambda scaling, d: d**-0.5},
-            "the scores are scaled twice: by `scaling`, and by 1/sqrt(d) once more":
-                {"scaled": lambda scaling, d: scaling * d**-0.5},
-            "the scores are not scaled at all": {"scaled": lambda scaling, d: 1.0},
-            "rows read later tokens too": {"seen": 99},
-            "a row reads the next token as well": {"seen": 1},
-            "a row does not read its own token": {"seen": -1},
-            "softmax is over the queries; it belongs over the keys": {"axis": -2},
-            "the future is cut off after softmax, so the rows do not sum to 1": {"late": True},
-            "heads and tokens are exchanged by a new shape; transpose moves the numbers along":
-                {"form": "reshaped"},
-            "heads and tokens stand as in the queries; the result goes back with both exchanged":
-                {"form": "as it came"}})),
-        Property("the models have the logits they had", 1, in_models))),
+    CourseTask("13.3", "with_attention", "A swap by hand", 10, 3, 5, (
+        equals("the logits of a swapped model, and the model as it was", used(with_attention),
+               examples(family, *product(("GPT-2", "OPT"), ("sdpa", "eager"))),
+               "the logits meanwhile", "the model's attention afterwards",
+               "its attention after an error", wrong=mistakes(with_attention, {
+            "the model attends as before while it reads: set the name in the model, and give the "
+            "old one back after that only": {"wrong": "early"},
+            "the old attention is not given back": {"wrong": "kept"},
+            "one attention is set at the end, whatever the model had before: keep its old name":
+                {"wrong": "fixed"},
+            "`read` stopped with an error, and the old attention is not given back: use `finally`":
+                {"wrong": "errors"}})),), shared=True, drive=used),
     CourseTask("13.6", "groups_of", "Groups beside padding", 6, 2, 4, (
         equals("each text is grouped from its own first token", groups_of,
                examples(padded, ([3, 5], 5, 2), ([7, 1, 4], 7, 3), ([6, 6], 6, 4), ([2], 9, 3),

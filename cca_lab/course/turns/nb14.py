@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 14: a training loop, scores by offset, weights of tokens."""
+"""What the reader writes in notebook 14: the losses of a batch, and a training loop."""
 
 import copy
 from collections.abc import Callable
@@ -193,60 +193,6 @@ class Questions:
         return torch.randint(20, (rows, length), generator=generator), known
 
 
-# 14.4: the groups that hold a document
-def groups_of(first: int, length: int, group: int) -> list[int]:
-    """Return the groups of all tokens of the document."""
-    return sorted({token // group for token in range(first, first + length)})
-
-
-# 14.6: a score that shows a lucky place
-def by_offset(answers: list[tuple[int, bool]], *, mean: str = "offsets",
-              worst: str = "share") -> tuple[float, float]:
-    """Return the mean over the offsets, and the share at the worst; the keywords are mistakes."""
-    offsets = sorted({offset for offset, _ in answers})
-    shares = []
-    for offset in offsets:
-        hits = [right for at, right in answers if at == offset]
-        shares.append(sum(hits) / len(hits))
-    total = sum(right for _, right in answers)
-    return ({"offsets": sum(shares) / len(shares), "questions": total / len(answers),
-             "total": float(total), "shares": sum(shares)}[mean],
-            {"share": min(shares), "offset": float(offsets[shares.index(min(shares))]),
-             "best": max(shares), "question": float(min(right for _, right in answers)),
-             "errors": 1 - min(shares)}[worst])
-
-
-def answered(draw: Draw, questions: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return answers at offsets from 3 on, with as many more questions each."""
-    answers = [(offset, draw.random() < (0.9 if offset == 3 else 0.4))
-               for offset, count in enumerate(questions, 3)  # no offset looks like a share
-               for _ in range(count)]
-    # alone these have the shares 1 and 1/4, and every mistake gives another number
-    answers += [(3, True), (3, True), (4, False), (4, True), (4, False), (4, False)]
-    draw.shuffle(answers)
-    return (answers,)
-
-
-# 14.7: how a row reads one token
-def token_weight(row: Tensor, phi: Tensor, token: int, *, turned: bool = False,
-                 join: Callable[..., Any] = lambda weight, part: weight * part,
-                 raw: Callable[[int, int, int], int] = lambda token, cores, group:
-                     token - cores * group + cores) -> Any:
-    """Return the weight of one token in a row; the keywords are mistakes."""
-    cores, group = phi.shape
-    if token >= cores * group:
-        return row[raw(token, cores, group)]
-    core, place = divmod(token, group)
-    core, place = (min(place, cores - 1), min(core, group - 1)) if turned else (core, place)
-    return join(row[core], phi[core, place])
-
-
-def places(draw: Draw, cores: int, group: int, raw: int, token: int) -> tuple[Any, ...]:
-    """Return a row's weights, the pooling weights, and a token."""
-    phi = draw.normal(cores, group).softmax(1) if cores else torch.zeros(0, group).double()
-    return draw.normal(cores + raw).softmax(0), phi, token
-
-
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("14.2", "two_losses", "The loss of the text and of the answers", 8, 3, 5, (
         equals("equal to the loss of each token, chosen one by one", two_losses,
@@ -304,55 +250,4 @@ TURNS: tuple[CourseTask, ...] = (
             "optimizer.step() comes after both": {"wrong": "step first"}})),
         Property("the same losses and weights as the package's Finetuner", 1, as_finetuner)),
                shared=True, drive=trained),
-    CourseTask("14.4", "groups_of", "Which groups hold a document", 5, 2, 4, (
-        equals("equal to asking every token", groups_of,
-               examples(lambda draw, first, tokens, group: (first, tokens, group), (6, 8, 4),
-                        (8, 8, 8), (9, 8, 8), (7, 2, 8), (0, 1, 5), (15, 1, 16), (37, 11, 3)),
-               "the result", wrong={
-            "the token behind the document counts too; the last one is first + length - 1":
-                lambda first, n, g: list(range(first // g, (first + n) // g + 1)),
-            "the last group is left out: a range ends before its second number":
-                lambda first, n, g: list(range(first // g, (first + n - 1) // g)),
-            "as many groups are listed as the document would fill if it began with one; it begins "
-            "inside a group and can reach one further":
-                lambda first, n, g: list(range(first // g, first // g - (-n // g))),
-            "only groups that lie entirely inside the document are listed":
-                lambda first, n, g: list(range(-(-first // g), (first + n) // g)),
-            "these are tokens, not groups": lambda first, n, g: list(range(first, first + n)),
-            "the number of the groups is returned; a list of them is wanted":
-                lambda first, n, g: len(groups_of(first, n, g))}),)),
-    CourseTask("14.6", "by_offset", "A score that shows a lucky place", 6, 2, 5, (
-        equals("the mean over the offsets, and the worst of them", by_offset,
-               examples(answered, ((),), ((2, 2),), ((8, 2, 2),), ((3, 1, 5, 4),)),
-               "the mean over the offsets", "the worst share", tolerance=1e-6,
-               wrong=mistakes(by_offset, {
-            "all questions count the same; here all offsets do, however many questions each has":
-                {"mean": "questions"},
-            "the right answers are added up, and divided by nothing": {"mean": "total"},
-            "the shares are added up, and not divided by the number of offsets": {"mean": "shares"},
-            "it is the number of the worst offset, not the share that is right there":
-                {"worst": "offset"},
-            "it is the best offset's": {"worst": "best"},
-            "it is the worst question's": {"worst": "question"},
-            "it is the share that is wrong there": {"worst": "errors"}})),)),
-    CourseTask("14.7", "token_weight", "How a row reads one token", 6, 2, 4, (
-        equals("in a core and raw", token_weight, examples(places, *(
-            (*sizes, token) for sizes in ((3, 4, 5), (2, 3, 4), (1, 1, 2), (0, 4, 3))
-            for token in range(sizes[0] * sizes[1] + sizes[2]))), "the weight",
-               wrong=mistakes(token_weight, {
-            "the core's weight is not divided among its members: multiply by phi":
-                {"join": lambda weight, part: weight},
-            "this is phi alone; multiply it by the weight of its core":
-                {"join": lambda weight, part: part},
-            "both factors are added; they are multiplied":
-                {"join": lambda weight, part: weight + part},
-            "token // group is the core, token % group the place in it: they are exchanged":
-                {"turned": True},
-            "the columns of raw tokens begin behind the cores: add the number of cores":
-                {"raw": lambda token, cores, group: token - cores * group},
-            "a raw token's column is its number plus the cores; subtract the tokens in cores":
-                {"raw": lambda token, cores, group: token + cores},
-            "a raw token's number is taken as its column": {"raw": lambda token, *sizes: token},
-            "this is the first raw token's weight":
-                {"raw": lambda token, cores, group: cores}})),)),
 )

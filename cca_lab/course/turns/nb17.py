@@ -1,6 +1,5 @@
-"""What the reader writes in notebook 17: kept heads, the entries of their cache, their training."""
+"""What the reader writes in notebook 17: kept heads, and the entries of their cache."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -77,28 +76,6 @@ def entries(length: int, heads: int, kept: int, group: int, window: int, sinks: 
     return full * length + rest * head * others
 
 
-# 17.7: the error that attention transfer makes small
-def layer_error(out: Tensor, full: Tensor, answer: Tensor, *, shift: int = 1, most: float = 30.0,
-                least: float = 1.0, squared: bool = True,
-                divide: Callable[[Tensor, Tensor], Any] = lambda out, full:
-                    full.square().sum(1).mean()) -> Tensor:
-    """Return the weighted error of one layer, relative to the full output; keywords are mistakes.
-
-    The rows that predict the answer's tokens, one before each, weigh 30.
-    """
-    weights = torch.full((len(out),), least, dtype=out.dtype)
-    weights[[t - shift for t in answer.nonzero()[:, 0].tolist() if t >= shift]] = most
-    errors = (out - full).square().sum(1)
-    return (weights * (errors if squared else errors.sqrt()) / divide(out, full)).sum()
-
-
-def outputs(draw: Draw, rows: int, features: int, answer_at: list[int]) -> tuple[Any, ...]:
-    """Return a layer's output, the full one, and where the answer stands."""
-    marked = torch.zeros(rows, dtype=torch.bool)
-    marked[answer_at] = True
-    return *draw.normal(2, rows, features), marked
-
-
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("17.4", "kept_heads", "A layer whose heads differ", 12, 3, 5, (
         equals("kept heads attend in full, the others as they are told", kept_heads,
@@ -133,20 +110,4 @@ TURNS: tuple[CourseTask, ...] = (
             "reads raw, are stored too": {"exactly": True},
             "a core is stored when a row reads it; a cache makes it as soon as its group closes":
                 {"seen_only": True}})),)),
-    CourseTask("17.7", "layer_error", "What attention transfer makes small", 8, 3, 3, (
-        equals("weighs the rows that predict an answer, and divides by the full output",
-               layer_error, examples(outputs, (6, 3, [3]), (8, 2, [6, 7]), (5, 4, []),
-                                     (7, 3, [0, 4, 5]), (11, 3, [2])), "the error",
-               wrong=mistakes(layer_error, {
-            "the answer's own tokens count more; the rows before them predict them": {"shift": 0},
-            "all rows count alike": {"most": 1.0},
-            "only the rows that predict the answer count": {"least": 0.0},
-            "it is divided by the sum over the tokens, not by the mean; or averaged over the rows":
-                {"divide": lambda out, full: full.square().sum()},
-            "each row is divided by its own size": {"divide": lambda out, full:
-                                                    full.square().sum(1)},
-            "it is divided by the size of the mechanism's output, not of the full one":
-                {"divide": lambda out, full: out.square().sum(1).mean()},
-            "nothing is divided": {"divide": lambda out, full: 1.0},
-            "the errors are not squared": {"squared": False}})),)),
 )

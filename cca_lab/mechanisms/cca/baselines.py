@@ -29,7 +29,7 @@ class MeanPooling(CCA):
     raw and the position of a pooled key under RoPE are those of CCA-Attention.
 
     Attributes:
-        group, window, sinks: as in `CCA`.
+        group, window, sinks, proportional: as in `CCA`.
         backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 

@@ -1,25 +1,13 @@
-"""Artefacts that are read from the lab's other measurements, and those out of reach.
-
-The latency of a layer by its options is measured here: `cca-lab study latency`.
-"""
+"""Artefacts that are read from the lab's other measurements, and those out of reach."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from cca_lab.files import new_result
-from cca_lab.mechanisms import CCA, DGA, Full, Mechanism
-from cca_lab.options import Count
-from cca_lab.reporting import command_line, device, machine
-from cca_lab.studies.benchmarks import timing
 from cca_lab.studies.reproduce.artefact import AGREES, DISAGREES, ROWS, Found, Measured
-from cca_lab.studies.study import cell, markdown, result_file
 
 FORWARD = {"pass": "forward", "window": 256, "implementation": "native"}
 LAYER = {"heads": 8, "head_dim": 64}
@@ -115,66 +103,3 @@ READ = {read.__name__: read for read in (prefill, memory, token_latency, sliding
 MEASURED = tuple(Measured(name, **{**row, "read": READ[row["read"]]})
                  for name, row in ROWS["measured"].items())
 OUT_OF_REACH = tuple(OutOfReach(name, **row) for name, row in ROWS["out-of-reach"].items())
-
-FILE, COMMAND = "reproduce-latency.json", "cca-lab study latency"
-LENGTH = 8192
-SWEEPS: dict[str, dict[str, Mechanism]] = {
-    "cca group": {str(g): CCA(group=g, window=256) for g in (2, 4, 8, 16, 32, 64)},
-    "cca window": {str(s): CCA(group=16, window=s) for s in (256, 512, 1024, 2048, 4096)},
-    "dga group": {str(m): DGA(group=m, gamma=0.1, recent=64) for m in (4, 8, 16, 32, 64)},
-    "dga gamma": {str(gamma): DGA(group=16, gamma=gamma, recent=64)
-                  for gamma in (0.1, 0.3, 0.5, 0.7, 0.9)}}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Latency:
-    """Measure the forward pass of a layer for every option of `SWEEPS`, beside full attention.
-
-    DGA samples the last 64 rows for its scores (Eq. 17); with all, choosing costs as much again.
-    """
-
-    length: Count = LENGTH
-    """Tokens of the layer's text."""
-    rounds: Count = 5
-    """Interleaved rounds; each time is the median over them."""
-    out: Path | None = None
-    """JSON file to write; by default in data/results."""
-
-    def run(self) -> dict[str, Any]:
-        """Measure seconds, and full attention's over them, by sweep and option."""
-        generator = torch.Generator().manual_seed(0)
-        size = 1, LAYER["heads"], self.length, LAYER["head_dim"]
-        q, k, v = (torch.randn(size, generator=generator).to(device()) for _ in "qkv")
-        layers: dict[tuple[str, str], Mechanism] = {("full", ""): Full()}
-        layers |= {(sweep, key): layer for sweep, options in SWEEPS.items()
-                   for key, layer in options.items()}
-        with result_file(self.out or new_result(FILE)) as result, torch.no_grad():
-            times = timing.interleave({name: partial(layer.attention, q, k, v)
-                                       for name, layer in layers.items()}, self.rounds)
-            rows = {name: timing.compared(times, name, ("full", "")) for name in layers}
-            result |= {
-                "command": command_line(), "machine": machine(), "rounds": self.rounds,
-                "shape": {"length": self.length, **LAYER, "dtype": "float32"},
-                "full_seconds": rows["full", ""]["seconds"],
-                "sweeps": {sweep: {key: {name: rows[sweep, key][name]
-                                         for name in ("seconds", "range", "ratio")}
-                                   for key in options} for sweep, options in SWEEPS.items()}}
-        print(markdown(["option", "ms", "full / it"],
-                       [[f"{sweep} {key}", cell(row["seconds"], 1e-3), cell(row["ratio"], 1, 2)]
-                        for sweep, each in result["sweeps"].items() for key, row in each.items()],
-                       f"One layer, {self.length} tokens, {result['machine']['cpu']}."))
-        return result
-
-
-def swept(sweep: str, sign: int, data: dict[str, Any]) -> Found:
-    """Seconds of a sweep, which are claimed to rise (sign 1) or to fall (-1)."""
-    rows = data["sweeps"][sweep]
-    first, last = (rows[key]["seconds"] for key in (min(rows, key=float), max(rows, key=float)))
-    return found(data, {key: f"{1e3 * row['seconds']:.0f} ms" for key, row in rows.items()},
-                 sign * (last - first) > 0)
-
-
-LATENCY = tuple(
-    Measured(name, row["paper"], row["place"], row["claim"], FILE, COMMAND,
-             partial(swept, row["sweep"], row["sign"]), row["verdict"], row["why"])
-    for name, row in ROWS["latency"].items())

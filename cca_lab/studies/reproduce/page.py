@@ -6,7 +6,7 @@ from pathlib import Path
 from cca_lab.files import repository, results_folder
 from cca_lab.reporting import write_figure
 from cca_lab.studies.reproduce.artefact import VERDICTS, Artefact, Found, Measured
-from cca_lab.studies.reproduce.measured import LATENCY, MEASURED, OUT_OF_REACH
+from cca_lab.studies.reproduce.measured import MEASURED, OUT_OF_REACH
 from cca_lab.studies.reproduce.trained import TRAINED, points
 from cca_lab.views.figures.training import frontier
 
@@ -49,7 +49,7 @@ def page(folder: Path) -> str:
     """Return the page for a folder of results: verdicts first, numbers folded."""
     found: dict[str, list[tuple[Artefact | Measured, Found]]] = {paper: [] for paper in PAPERS}
     counts = dict.fromkeys(VERDICTS, 0)
-    artefacts: list[Artefact | Measured] = [*TRAINED.values(), *MEASURED, *LATENCY]
+    artefacts: list[Artefact | Measured] = [*TRAINED.values(), *MEASURED]
     for artefact in artefacts:
         measured = found_for(artefact, folder)
         if measured is not None:

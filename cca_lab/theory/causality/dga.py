@@ -147,11 +147,6 @@ def _subsets(length: int) -> Iterator[tuple[int, ...]]:
     return (focal for count in range(length + 1) for focal in combinations(range(length), count))
 
 
-def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
-    """Return token indices counted from 1, as in the paper."""
-    return tuple(t + 1 for t in tokens)
-
-
 def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
     """Return the groups that have the columns of step 4 among the non-focal tokens."""
     ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
@@ -184,11 +179,10 @@ def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Grou
         for row in range(7):
             opened = [members for members in groups if members[0] <= row < members[-1]]
             if len(opened) > 1:
-                first, second = map(_from_one, opened[:2])
+                first, second = (tuple(t + 1 for t in members) for members in opened[:2])
                 return Outcome(False, f"groups {first} and {second}: row {row + 1} stands in "
                                "both, and Eq. 15 restores the members of one z only")
-    return Outcome(True, f"at most one open group in {len(cases)} partitions",
-                   {"partitions": len(cases)})
+    return Outcome(True, f"at most one open group in {len(cases)} partitions")
 
 
 SUBJECTS = {

@@ -6,7 +6,7 @@ whose masks are causal: with choose="prompt", Eq. 16 as printed, and with choose
 focal tokens of each block are chosen by its own queries and keys.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -18,8 +18,6 @@ from cca_lab.theory.causality.masks import Attend, edit_leak, jacobian_leak
 from cca_lab.theory.claim import Outcome, Subjects
 
 Matrix = Sequence[Sequence[Fraction]]
-Score = Callable[[Matrix], list[Fraction]]
-Model = Callable[[int], tuple[list[list[Fraction]], set[int]]]  # L -> attention, important tokens
 LENGTH, PREFIX = 24, 16
 SIZES: dict[str, Any] = {"group": 4, "gamma": 0.0, "floor": 4}  # 4 focal tokens at every length
 DRAWS = 120
@@ -68,58 +66,9 @@ def exact_mean(weights: Matrix) -> list[Fraction]:
     return [sum((row[t] for row in weights), Fraction(0)) / (length - t) for t in range(length)]
 
 
-def rescaled_mean(weights: Matrix) -> list[Fraction]:
-    """Eq. 16 with each row scaled by its number of visible tokens: sum_j (j + 1) A_jt / (L - t)."""
-    return exact_mean([[(j + 1) * weight for weight in row] for j, row in enumerate(weights)])
-
-
 def uniform_attention(length: int) -> list[list[Fraction]]:
     """Return attention in which every row weighs its past equally: A_jt = 1 / (j + 1)."""
     return [[Fraction(int(t <= j), j + 1) for t in range(length)] for j in range(length)]
 
 
-def none_important(length: int) -> tuple[list[list[Fraction]], set[int]]:
-    """A model of attention: rows weigh their past evenly, so no token is important."""
-    return uniform_attention(length), set()
-
-
-def one_important(length: int) -> tuple[list[list[Fraction]], set[int]]:
-    """A model of attention: the middle token has half of every row that sees it."""
-    middle = length // 2
-    rows = [[Fraction(int(t <= j), j + 1) for t in range(length)] for j in range(middle)]
-    rows += [[Fraction(int(t <= j), 2 * j) if t != middle else Fraction(1, 2)
-              for t in range(length)] for j in range(middle, length)]
-    return rows, {middle}
-
-
-def check_importance(subject: tuple[Score, Sequence[Model]]) -> Outcome:
-    """Judge whether a score ranks important tokens first (from L = 4 on), and others all alike.
-
-    The subject is the score and the models of attention on which it is judged.
-    """
-    score, models = subject
-    for model in models:
-        for length in range(2, 25):
-            weights, important = model(length)
-            if important and length < 4:
-                continue
-            scores = score(weights)
-            first = sorted(range(length), key=scores.__getitem__, reverse=True)[: len(important)]
-            if important and set(first) != important:
-                return Outcome(False, f"L={length}: token {first[0] + 1} has the highest score, "
-                               f"{scores[first[0]]}, but token {min(important) + 1} has half of "
-                               f"every row that sees it")
-            if not important and len(set(scores)) > 1:
-                falling = all(a > b for a, b in zip(scores, scores[1:], strict=False))
-                more = "; falling, so the top ones are the first tokens" if falling else ""
-                return Outcome(False, f"L={length}, even attention: scores "
-                               f"{', '.join(map(str, scores))}{more}")
-    return Outcome(True, "important tokens score highest, and equal ones alike, for L up to 24")
-
-
-SUBJECTS = {
-    "D1.eq16": Subjects(check_choice, attend_prompt, corrected=attend_blocks),
-    "D1.bias": Subjects(check_importance, (exact_mean, (none_important, one_important)),
-                        corrected=(rescaled_mean, (none_important, one_important)),
-                        models=((exact_mean, (one_important,)), (exact_mean, (none_important,)))),
-}
+SUBJECTS = {"D1.eq16": Subjects(check_choice, attend_prompt, corrected=attend_blocks)}

@@ -13,29 +13,8 @@ from cca_lab.theory.base_two import causal_attention, softmax
 from cca_lab.theory.causality.masks import check_masking, mask_before, mask_times
 from cca_lab.theory.claim import Outcome, Subjects, chosen
 
-Row = tuple[int, ...]
 Sizes = tuple[int, int]  # M slots, B tokens a block
 Scores = Sequence[Sequence[int]]
-
-
-def ratio(row: Sequence[int]) -> list[Fraction]:
-    """Eq. 7 as printed: W_ij / sum_k W_ik. Raises ZeroDivisionError where the sum is 0."""
-    return [Fraction(w, sum(row)) for w in row]
-
-
-def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
-                     within: Callable[[Row], bool] | None = None) -> Outcome:
-    """Judge whether rows of M + B <= 4 integers, -2 .. 2, become weights that sum to 1, exactly."""
-    rows = chosen((row for length in range(2, 5)
-                   for row in product((0, 1, -1, 2, -2), repeat=length)), within)
-    for row in rows:
-        try:
-            weights = normalise(row)
-        except ZeroDivisionError:
-            return Outcome(False, f"row {list(row)} has the sum 0")
-        if sum(weights) != 1:
-            return Outcome(False, f"row {list(row)} gives weights {', '.join(map(str, weights))}")
-    return Outcome(True, f"defined, and the sum is 1, in {len(rows)} rows", {"rows": len(rows)})
 
 
 def segment_attention(scores: Scores, block: int) -> list[list[Fraction]]:
@@ -60,13 +39,7 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
                 shown = [t for t, weight in enumerate(got, start=1) if weight]
                 return Outcome(False, f"B={block}, N={count}: row {i} reads the tokens {shown}, or "
                                "weighs them otherwise")
-    return Outcome(True, f"the weights of causal attention for {len(cases)} sizes, L <= 12",
-                   {"cases": len(cases)})
-
-
-def printed_columns(slots: int, block: int) -> int:
-    """Eq. 6 as printed: M + B columns."""
-    return slots + block
+    return Outcome(True, f"the weights of causal attention for {len(cases)} sizes, L <= 12")
 
 
 def first_columns(slots: int, block: int) -> int:
@@ -93,9 +66,7 @@ def check_columns(columns: Callable[[int, int], int],
 
 SUBJECTS = {
     "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
-    "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
-                       within=lambda row: sum(row) != 0),
     "LC.segments": Subjects(check_segment_attention, segment_attention),
-    "LC.first": Subjects(check_columns, printed_columns, corrected=first_columns,
+    "LC.first": Subjects(check_columns, lambda slots, block: slots + block, corrected=first_columns,
                          within=lambda size: size[0] % size[1] == 0),
 }

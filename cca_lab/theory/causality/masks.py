@@ -77,10 +77,8 @@ def check_masking(weigh: Weigh) -> Outcome:
             if leaked or sum(weights) != 1 or weights != calm:
                 return Outcome(False, f"L={seen + hidden}, scores {list(scores)}, {hidden} hidden: "
                                f"weights {', '.join(map(str, weights))}; the row sums to "
-                               f"{sum(weights)}, {leaked} of it on hidden tokens",
-                               {"row_sum": float(sum(weights)), "leaked": float(leaked)})
-    return Outcome(True, f"hidden columns weigh 0 and rows sum to 1 in {cases} of {cases} cases",
-                   {"cases": cases})
+                               f"{sum(weights)}, {leaked} of it on hidden tokens")
+    return Outcome(True, f"hidden columns weigh 0 and rows sum to 1 in {cases} of {cases} cases")
 
 
 SUBJECTS = {

@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from math import log2
-from typing import NamedTuple
 
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.claim import Outcome, Subjects
@@ -39,15 +38,16 @@ def check_informed(width: Callable[[int], int]) -> Outcome:
                   if not convolution([[int(t == other) for other in range(entries)]], kernel)[0]]
         if unseen:
             return Outcome(False, f"M + B = {entries}, width {width(entries)}: the first entry's W "
-                           f"does not depend on {len(unseen)} of them", {"entries": entries})
+                           f"does not depend on {len(unseen)} of them")
     return Outcome(True, "the first entry's W depends on all for M + B <= 24")
 
 
 # ---------------------------------------------------------------- eviction
 
-def accumulated(attention: Attention) -> list[Fraction]:
+def accumulated(attention: Attention) -> tuple[Fraction, ...]:
     """Return the attention that each entry has received from all rows."""
-    return [sum((row[t] for row in attention[t:]), Fraction(0)) for t in range(len(attention))]
+    return tuple(sum((row[t] for row in attention[t:]), Fraction(0))
+                 for t in range(len(attention)))
 
 
 def dropped(attention: Attention) -> int:
@@ -62,16 +62,6 @@ def histories(slots: int) -> Iterator[Attention]:
     for scores in product((0, 2), repeat=count * (count + 1) // 2):
         yield [softmax(scores[row * (row + 1) // 2:(row + 1) * (row + 2) // 2])
                for row in range(count)]
-
-
-def keys_alone(attention: Attention) -> Hashable:
-    """Return what C of Eq. 3 reads of the attention: nothing."""
-    return None
-
-
-def scores_too(attention: Attention) -> Hashable:
-    """Return the attention that each entry has received."""
-    return tuple(accumulated(attention))
 
 
 def check_operator(reads: Callable[[Attention], Hashable]) -> Outcome:
@@ -125,7 +115,6 @@ def check_convolution(inputs: Callable[..., Channels], count: int = KERNEL + 1) 
 # ---------------------------------------------------------------- cost
 
 HEAD_DIM = 128
-NEGLIGIBLE = 0.1  # of a layer: our limit, not the paper's
 
 
 def attention_multiplications(slots: int, block: int, head_dim: int = HEAD_DIM) -> int:
@@ -158,33 +147,12 @@ def share_of_layer(way: Callable[[int, int], float], slots: int, block: int,
     return heads * way(slots, block) / layer
 
 
-class Setting(NamedTuple):
-    """How the convolution is computed, `direct` or `by_fourier`, and M slots and B tokens."""
-
-    way: Callable[[int, int], float]
-    slots: int
-    block: int
-
-
-def check_overhead(setting: Setting) -> Outcome:
-    """Judge whether the convolution takes at most a tenth of a LLaMA2-7B layer's products."""
-    way, slots, block = setting
-    share = share_of_layer(way, slots, block)
-    to_attention = way(slots, block) / attention_multiplications(slots, block)
-    return Outcome(share <= NEGLIGIBLE, f"M={slots}, B={block}: {100 * share:.3g} % of a layer "
-                   f"without it, and {to_attention:.3g} times its attention",
-                   {"percent": 100 * share, "to attention": to_attention})
-
-
-SETTINGS = tuple(Setting(way, *sizes) for way, sizes in (
-    (direct, (128, 512)), (direct, (512, 512)), (by_fourier, (128, 512)), (by_fourier, (512, 512)),
-    (by_fourier, (128, 1))))  # Sections 4.1, 4.4 and, with B = 1, generation
 SUBJECTS = {
     "LC.global": Subjects(check_informed, lambda entries: KERNEL,
                           corrected=lambda entries: 2 * entries - 1),
-    "LC.evict": Subjects(check_operator, keys_alone, corrected=scores_too,
-                         models=(keys_alone, scores_too)),
+    # C of Eq. 3 reads nothing of the attention, or what each entry has received
+    "LC.evict": Subjects(check_operator, lambda attention: None, corrected=accumulated,
+                         models=(lambda attention: None, accumulated)),
     "LC.conv": Subjects(check_convolution, keys_and_values, corrected=keys_values_scores,
                         models=(free_weights, keys_and_values, keys_values_scores)),
-    "LC.overhead": Subjects(check_overhead, SETTINGS[1], corrected=SETTINGS[2], models=SETTINGS),
 }

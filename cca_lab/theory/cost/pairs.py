@@ -6,8 +6,6 @@ tokens in the last row
 
     pairs(L, g, s) = s(s+1)/2 + N s + older(N, g),
     older(N, g) = sum over n = 1..N of floor(n/g) + n mod g.
-
-The pairs of CCA in closed form are `cca_lab.mechanisms.cca.groups.pairs`.
 """
 
 from collections.abc import Callable, Sequence

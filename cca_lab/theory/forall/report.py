@@ -1,11 +1,4 @@
-"""All theorems, and what the solver finds of each.
-
-The solver's integers do not overflow; that int64 does not either is not proved here. What the
-theorems do not reach: backends and kernels, masks that are no intervals (H2O, vertical and slash,
-block-sparse), queries that are re-rotated, DGA with choose="blocks" and LoCoCo with
-borders="calls", how tensors are put together, and the specifications' loops row by row, with which
-the tests compare the columns.
-"""
+"""All theorems, and what the solver finds of each; docs/claims/proved.md says what it does not."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.noise.models import group_masses
 from cca_lab.theory.noise.weight import Weights
@@ -38,64 +41,50 @@ def check_problem(problem: GroupProblem) -> Outcome:
         left = residual(problem, [x], [[1] * size], 1)
         if left:
             return Outcome(False, f"one group of {size}, every V_j = y with |y| = 1: Problem 1 "
-                           f"reaches 0, this objective is {left} at the only feasible point",
-                           {"residual": float(left)})
+                           f"reaches 0, this objective is {left} at the only feasible point")
     return Outcome(True, "one group of 2, 3 or 16 equal values has no error, as in Problem 1")
 
 
-Vector = Sequence[Any]
-Matrix = list[list[Any]]
-# Values, weights that are constant in groups, tokens a group.
-Case = tuple[Sequence[Vector], Weights, int]
+Array = npt.NDArray[Any]
+# Values (L, d), weights that are constant in groups, tokens a group.
+Case = tuple[Sequence[Sequence[Any]], Weights, int]
 
 
-def full_covariance(values: Sequence[Vector], weights: Weights) -> Matrix:
-    """Return the first-order covariance of o = sum alpha_j V_j, noise on every logit, sigma = 1."""
-    output = _mean(values, weights)
-    return _scatter([_minus(value, output, weight)
-                     for value, weight in zip(values, weights, strict=True)])
+def full_covariance(values: Sequence[Sequence[Any]], weights: Weights) -> Array:
+    """Return the first-order covariance of o = sum alpha_j V_j, noise on every logit, sigma = 1.
+
+    Like the other covariances it is (d, d), in Fractions or symbols if the weights are.
+    """
+    v, alpha = np.array(values, dtype=object), np.array(weights, dtype=object)
+    moved = alpha[:, None] * (v - alpha @ v)  # (L, d), by the noise of each token
+    return moved.T @ moved
 
 
-def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
-                       noise: str = "mean") -> Matrix:
+def grouped_covariance(values: Sequence[Sequence[Any]], weights: Weights, m: int,
+                       noise: str = "mean") -> Array:
     """Return the same covariance for groups of m, in units of sigma^2.
 
     "mean": a group's logit is the mean of its tokens' noisy logits; "pooled": it has its own noise.
     The softmax of the clean logits of groups must be their masses, as for weights that are constant
     within groups.
     """
-    masses, equal = group_masses(weights, m), [Fraction(1, m)] * m
-    centres = [_mean(values[g * m:(g + 1) * m], equal) for g in range(len(masses))]
-    output, sources = _mean(centres, masses), []
-    for centre, mass in zip(centres, masses, strict=True):
-        # in the mean, each token's noise moves the group's logit by 1/m
-        share, times = (mass / m, m) if noise == "mean" else (mass, 1)
-        sources += [_minus(centre, output, share)] * times
-    return _scatter(sources)
+    centres, _ = centred(values, m)
+    covariance = full_covariance(centres.tolist(), group_masses(weights, m))
+    return covariance * Fraction(1, m) if noise == "mean" else covariance
 
 
-def within_group_scatter(values: Sequence[Vector], weights: Weights, m: int) -> Matrix:
+def within_group_scatter(values: Sequence[Sequence[Any]], weights: Weights, m: int) -> Array:
     """Return the covariance that grouping removes, sum_g (A_g / m)^2 sum_j (V_j - Vbar_g)(..)^T."""
-    sources = []
-    for g, mass in enumerate(group_masses(weights, m)):
-        members = values[g * m:(g + 1) * m]
-        centre = _mean(members, [Fraction(1, m)] * m)
-        sources += [_minus(value, centre, mass / m) for value in members]
-    return _scatter(sources)
+    masses = np.repeat(np.array(group_masses(weights, m), dtype=object), m)
+    moved = masses[:, None] * centred(values, m)[1] * Fraction(1, m)
+    return moved.T @ moved
 
 
-def _mean(values: Sequence[Vector], weights: Weights) -> list[Any]:
-    return [sum(w * v for w, v in zip(weights, column, strict=True))
-            for column in zip(*values, strict=True)]
-
-
-def _minus(value: Vector, centre: Vector, factor: Any) -> list[Any]:
-    return [factor * (v - c) for v, c in zip(value, centre, strict=True)]
-
-
-def _scatter(vectors: Sequence[Vector]) -> Matrix:
-    size = range(len(vectors[0]))
-    return [[sum(vector[a] * vector[b] for vector in vectors) for b in size] for a in size]
+def centred(values: Sequence[Sequence[Any]], m: int) -> tuple[Array, Array]:
+    """Return the mean of each group of m values, (k, d), and each value less its mean, (L, d)."""
+    v = np.array(values, dtype=object)
+    centres = v.reshape(-1, m, v.shape[1]).sum(axis=1) * Fraction(1, m)
+    return centres, v - np.repeat(centres, m, axis=0)
 
 
 QUARTERS = (Fraction(1, 4),) * 4
@@ -116,22 +105,17 @@ class Smoothing:
     The noise is added on every token ("mean"), or is as large on the group's logit ("pooled").
     """
 
-    removed: Callable[[Sequence[Vector], Weights, int, str], Matrix] | None = None
+    removed: Callable[..., Array] | None = None  # of a case and the noise
     noise: tuple[str, ...] = ("mean", "pooled")
     cases: tuple[Case, ...] = (EQUAL, *APART)
 
 
-def scatter_only(values: Sequence[Vector], weights: Weights, m: int, noise: str) -> Matrix:
+def scatter_only(values: Sequence[Sequence[Any]], weights: Weights, m: int, noise: str) -> Array:
     """The identity: the scatter within groups; for noise on groups, less m - 1 times the rest."""
     scatter = within_group_scatter(values, weights, m)
     if noise == "mean":
         return scatter
-    return _difference(scatter, grouped_covariance(values, weights, m), m - 1)
-
-
-def _difference(first: Matrix, second: Matrix, times: int = 1) -> Matrix:
-    return [[a - times * b for a, b in zip(*rows, strict=True)]
-            for rows in zip(first, second, strict=True)]
+    return scatter - (m - 1) * grouped_covariance(values, weights, m)
 
 
 def check_smoothing(subject: Smoothing) -> Outcome:
@@ -139,16 +123,13 @@ def check_smoothing(subject: Smoothing) -> Outcome:
     for case in subject.cases:
         for noise in subject.noise:
             full, left = full_covariance(*case[:2]), grouped_covariance(*case, noise)
-            removed = _difference(full, left)
-            before, after = (sum(matrix[c][c] for c in range(len(matrix)))
-                             for matrix in (full, left))
+            before, after = np.trace(full), np.trace(left)
             right = after < before if subject.removed is None else (
-                subject.removed(*case, noise) == removed)
+                np.array_equal(subject.removed(*case, noise), full - left))
             if not right:
                 return Outcome(False, f"values {case[0]}, m = {case[2]}, noise "
                                f"{'on tokens' if noise == 'mean' else 'on groups'}: variance "
-                               f"{before} sigma^2 in full, {after} sigma^2 grouped",
-                               {"full": float(before), "grouped": float(after)})
+                               f"{before} sigma^2 in full, {after} sigma^2 grouped")
     return Outcome(True, f"in rationals for {len(subject.cases)} cases; the last: variance "
                    f"{before} sigma^2 in full, {after} sigma^2 grouped")
 

@@ -14,20 +14,15 @@ from torch import Tensor
 from cca_lab.mechanisms import Mechanism
 from cca_lab.theory.claim import Outcome, Subjects
 
-NEVER = 0  # the entry of a pair that no number of layers connects
 # length L, window w, kept initial tokens a, layers n
 CASES = [(length, window, sinks, layers) for length in range(3, 17) for window in range(2, 7)
          for sinks in range(3) for layers in range(1, 6) if window + sinks < length]
 
 
-def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: int = 8,
-                seed: int = 0) -> Tensor:
-    """Return which tokens each row of one layer reads, in any head: bool (L, L).
-
-    Queries and keys are random, float64.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    q, k = torch.randn(2, 1, heads, length, head_dim, generator=generator, dtype=torch.float64)
+def layer_reach(mechanism: Mechanism, length: int) -> Tensor:
+    """Return which tokens each row of one layer reads, for random queries and keys: bool (L, L)."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 2, length, 8, generator=generator, dtype=torch.float64)
     return mechanism.represented(q, k)[0].any(dim=0)
 
 
@@ -41,8 +36,8 @@ def through(reach: Tensor, layers: int) -> Tensor:
 
 
 def layers_needed(reach: Tensor) -> Tensor:
-    """Return after how many layers each token reaches each row, or NEVER: int64 (L, L)."""
-    needed = torch.full(reach.shape, NEVER, dtype=torch.int64)
+    """Return after how many layers each token reaches each row, 0 if never: int64 (L, L)."""
+    needed = torch.zeros(reach.shape, dtype=torch.int64)
     before = torch.zeros_like(reach)
     for layers in range(1, len(reach) + 1):
         now = through(reach, layers)

@@ -25,12 +25,9 @@ def predict(law: LogitLaw, length: int, rho: float, points: int = 100) -> float:
     if most <= 0:
         return 0.0
     maxima = (law.quantile_of_max((k + 0.5) / points, length) for k in range(points))
-    return sum(central_limit(Conditional(law, t), length - 1, most) for t in maxima) / points
-
-
-def central_limit(given: Conditional, others: int, most: float) -> float:
-    """Return Phi((T - n m) / sqrt(n v)), which h is near to; no bound."""
-    return float(ndtr((most - others * given.mean) / np.sqrt(others * given.variance)))
+    given, others = [Conditional(law, t) for t in maxima], length - 1
+    return float(sum(ndtr((most - others * z.mean) / np.sqrt(others * z.variance)) for z in given)
+                 / points)
 
 
 def printed_at_median(law: LogitLaw, length: int, rho: float) -> float:

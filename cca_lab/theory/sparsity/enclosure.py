@@ -84,7 +84,7 @@ def between(tau: float, length: int, rho: Fraction, points: int = 32,
             cells: int = 32) -> tuple[float, float]:
     """Enclose P_sparse, the integral of h dF(y)^L with h(y) as in `bounds`, between two floats.
 
-    h never falls in y, as the normal density is log-concave (`bounds`), so values at the ends
+    h never falls in y, as the normal density is log-concave, so values at the ends
     of each of the `points` cells of the maximum bound it inside. Rounding each z = X/y up, then
     down, to a grid of 1/cells bounds h at a point. ValueError unless L rho > 1.
     """

@@ -24,7 +24,6 @@ class LogitLaw:
 
     name: str
     distribution: Any  # of xi, a frozen continuous distribution of scipy.stats
-    log_concave: bool = True  # the density
     kinks: tuple[float, ...] = ()  # where the density is not smooth, and the quadrature is split
     mean: float = np.inf  # E X of X = e^xi
     bound: float = np.inf  # the essential supremum of xi
@@ -56,11 +55,6 @@ def uniform(width: float) -> LogitLaw:
     """Return xi ~ Uniform(0, width), bounded logits."""
     return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,),
                     mean=float(np.expm1(width) / width), bound=width)
-
-
-def cauchy(scale: float) -> LogitLaw:
-    """Return Cauchy logits, of which X has no moment of any order; not log-concave."""
-    return LogitLaw(f"Cauchy, scale={scale:g}", stats.cauchy(scale=scale), log_concave=False)
 
 
 def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.typing import ColorType
 
 from cca_lab.views.figures.lines import curves
@@ -21,8 +20,6 @@ from cca_lab.views.figures.style import (
     INK,
     RAW,
     as_array,
-    coloured,
-    grid,
     heading,
     styled,
     tick_labels,
@@ -191,29 +188,3 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
     return curves(lengths, series, xlabel="tokens of context", ylabel=ylabel, title=title,
                   scales=(2, "log"), marker="" if measured else "o", dots=measured,
                   colours=colours)
-
-
-@styled
-def token_times(milliseconds: Mapping[str, Sequence[float]], *,
-                colours: Mapping[str, ColorType] | None = None, title: str = "") -> Figure:
-    """Draw the time of each decoded token, one panel per method, with a common logarithmic scale.
-
-    `milliseconds` are those of the first, second, third ... decoded token, by name.
-    """
-    colours = colours or dict(coloured(milliseconds))
-    figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
-                                  subplot_kw={"yscale": "log"},
-                                  figsize=(7.0, 0.72 * len(milliseconds) + 0.9))
-    for axes, (name, times) in zip(panels[:, 0], milliseconds.items(), strict=True):
-        colour = colours[name]
-        axes.bar(np.arange(1, len(times) + 1), times, width=0.8, color=colour, linewidth=0)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylabel(name, rotation=0, ha="right", va="center", color=colour)
-        grid(axes, axis="y")
-    panels[-1, 0].set_xlabel("decoded token (milliseconds each)")
-    heading(figure, title)
-    return figure
-
-

@@ -22,7 +22,6 @@ from cca_lab.views.figures.style import (
     WEIGHTS,
     WRONG,
     as_array,
-    grid,
     legend_below,
     styled,
     tick_labels,
@@ -231,36 +230,6 @@ def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] 
 
 
 @styled
-def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: int | None = None,
-                  most: float | None = None) -> Figure:
-    """Draw rows of attention over the same tokens as bars, a panel each, over their groups.
-
-    The row reads the first `cores` groups as one core token each; `marked` is highlighted.
-    """
-    arrays = {title: as_array(row).astype(float) for title, row in rows.items()}
-    length = len(next(iter(arrays.values())))
-    most = 1.15 * max(row.max() for row in arrays.values()) if most is None else most
-    figure, panels = plt.subplots(len(arrays), 1, sharex=True, sharey=True, squeeze=False,
-                                  figsize=(8.4, 1.35 * len(arrays) + 0.7))
-    for axes, (title, row) in zip(panels[:, 0], arrays.items(), strict=True):
-        for p in range(cores):
-            axes.axvspan(p * group - 0.5, (p + 1) * group - 0.5, color=CORE, linewidth=0,
-                         alpha=0.10 if p % 2 else 0.22)
-        width = max(1.0, length / 250)  # a bar that can be seen
-        axes.bar(np.arange(length), row, width=width, color=RAW, linewidth=0)
-        if marked is not None:
-            axes.bar([marked], row[[marked]], width=1.6 * width, color=WRONG, linewidth=0)
-            axes.annotate(f"{row[marked]:.2f}", (marked, row[marked]), xytext=(6, 0), color=WRONG,
-                          textcoords="offset points", fontsize=9, va="bottom", fontweight="bold")
-        axes.set_title(title)
-        axes.set(xlim=(-0.5, length - 0.5), ylim=(0, most), ylabel="weight")
-        grid(axes, axis="y")
-    groups = f"   (shaded: {cores} groups of {group}, each read as one core)" if cores else ""
-    panels[-1, 0].set_xlabel("token" + groups, color=FAINT)
-    return figure
-
-
-@styled
 def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[float],
                          sums: Sequence[float], *, labels: Sequence[str] | None = None) -> Figure:
     """Draw the state of a one-pass softmax after each key.
@@ -276,10 +245,11 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
                  width=0.8)
         axes.set_title(f"key {step + 1}: max {maxima[step]:g}\nsum {sums[step]:.4g}", fontsize=9,
                        fontweight="normal")
-        axes.set_xticks(np.arange(steps), tick_labels(labels, steps), rotation=90 if labels else 0)
+        axes.set_xticks(np.arange(steps), tick_labels(labels or range(1, steps + 1), steps),
+                        rotation=90 if labels else 0)
         axes.set_ylim(0, 1.05)
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)
-        axes.set_yticks([0, 0.5, 1] if step == 0 else [])
-    np.atleast_1d(panels)[0].set_ylabel("exp(score − max)", color=FAINT)
+        axes.set_yticks([0, 0.5, 1])
+    np.atleast_1d(panels)[0].set_ylabel("power, over that of the maximum", color=FAINT)
     return figure

@@ -10,7 +10,6 @@ from cca_lab.attention.kernels import (
     eviction,
     interval_backward,
     interval_forward,
-    lessons,
     pooling_kernels,
     vertical_slash,
 )
@@ -23,7 +22,7 @@ from tests.attention.kernels import (
     test_pooling,
     test_vertical_slash,
 )
-from tests.attention.kernels.bench import DEVICE, check_interval_attention, guarded
+from tests.attention.kernels.bench import DEVICE, check_interval_attention
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(),
                                 reason="accesses are watched in the interpreter only")
@@ -61,18 +60,12 @@ def vertical() -> None:
                               forced_slash=0)
 
 
-def taught() -> None:
-    """The teaching kernel."""
-    for length in (1, 13, 33):
-        lessons.causal_weights(guarded(torch.randn(length, length + 3)[:, :length]), 8)
-
-
 CAMPAIGNS = {decode: decoding, eviction: test_eviction.check_rows,
              interval_backward: interval_attention, interval_forward: interval_attention,
-             lessons: taught, pooling_kernels: pooling, vertical_slash: vertical}
+             pooling_kernels: pooling, vertical_slash: vertical}
 KERNELS = {f"{module.__name__.rpartition('.')[2]}.{name}": (kernel, campaign)
            for module, campaign in CAMPAIGNS.items() for name, kernel in vars(module).items()
-           if isinstance(kernel, type(lessons.causal_softmax))
+           if isinstance(kernel, type(decode.decode_split))
            and kernel.fn.__module__ == module.__name__}
 HARMLESS = {("vertical_slash.attend_gathered",
              1): "a lane without a column has column 0, whose entry exists",

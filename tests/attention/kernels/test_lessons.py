@@ -1,4 +1,4 @@
-"""The teaching kernel, slips in the online softmax, and the drawn geometry of what is read.
+"""Slips in the online softmax, and the drawn geometry of what is read.
 
 With a NaN in feature c of column c's value, feature c becomes NaN in every row whose program reads
 that column, even with weight 0.
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.attention.kernels import lessons, pooling
+from cca_lab.attention.kernels import pooling
 from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.kernels.interval import triton_attention
 from cca_lab.attention.kernels.programs import Read, pooling_reads
@@ -18,22 +18,6 @@ from tests.mutants import lessons as lesson_mutants
 
 def random(*shape, dtype=torch.float32, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(bench.DEVICE, dtype)
-
-
-@pytest.mark.parametrize(("length", "block_rows"), [(1, 1), (12, 4), (13, 8), (33, 16)])
-def test_causal_weights_equal_the_masked_softmax(length, block_rows):
-    scores = random(length, length + 3)[:, :length]  # rows with a stride of their own
-    # the future is not read
-    masked = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), float("nan"))
-    with bench.guarded_outputs():
-        weights = lessons.causal_weights(bench.guarded(masked), block_rows)
-    wanted = scores.double().masked_fill(masked.isnan(), float("-inf")).softmax(dim=-1)
-    bench.assert_close(weights, wanted, "weights", torch.float32)
-
-
-def test_a_hidden_score_of_zero_leaks():
-    weights = lessons.causal_weights(random(12, 12), hidden=0.0)
-    assert (weights[0, 1:] > 0).all() and (weights.sum(-1) < 0.999).all()
 
 
 def check_interval() -> None:

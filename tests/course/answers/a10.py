@@ -22,7 +22,6 @@ from torch import Tensor
 from cca_lab.course.assignments import a10_models as models
 from cca_lab.course.assignments.a10_finetune import ROWS_OF_BASE
 from cca_lab.files import models_folder, repository
-from tests.course.kinds import Right, Wrong
 
 WEIGHTS, CONFIG = f"checkpoint/{models.WEIGHTS}", "checkpoint/config.json"
 DATA_SEED = 5
@@ -172,8 +171,8 @@ WRONG_FOLDERS: dict[str, dict[str, Change]] = {
             report["losses"]["swapped"], text=2.7)),
     },
 }
-RIGHT = [
-    Right("loops and numpy", {
+RIGHT = {
+    "loops": {
         "a10.1": '''
 def adapter(query, key, value, real, scaling, attend):
     share = query.shape[1] // key.shape[1]
@@ -189,18 +188,5 @@ def adapter(query, key, value, real, scaling, attend):
             for h in range(query.shape[1]):
                 out[b, start:stop, h] = one[h]
     return out
-''',
-        "a10.2": '''
-import numpy
-
-def schedule(steps, last, warmup):
-    sizes = [2**p for p in range(1, 30) if 2**p < last] + [last]
-    m = len(sizes) - 1
-    begins = [j * 3 * steps // (5 * m) for j in range(m)] + [3 * steps // 5] if m else [0]
-    at = numpy.searchsorted(begins, numpy.arange(steps), side="right") - 1
-    return [[sizes[j], min(1, (s - begins[j] + 1) / warmup) * (steps - s) / steps]
-            for s, j in enumerate(at)]
-'''}),
-]
-
-WRONG: list[Wrong] = []
+'''},
+}

@@ -1,9 +1,7 @@
 """a2: other right answers; wrong ones stand in the tables of the exercises."""
 
-from tests.course.kinds import Right, Wrong
-
-RIGHT = [
-    Right("loops instead of tensors, numpy, Clopper-Pearson's interval in a list", {
+RIGHT = {
+    "loops instead of tensors, numpy, Clopper-Pearson's interval in a list": {
         "a2.2": '''
 def lift(maps, first, split, top):
     if maps.ndim > 2:
@@ -27,7 +25,5 @@ def estimate(logits, rho, level):
     low = 0.0 if hits == 0 else float(beta.ppf((1 - level) / 2, hits, rows - hits + 1))
     high = 1.0 if hits == rows else float(beta.ppf((1 + level) / 2, hits + 1, rows - hits))
     return [hits / rows, max(0.0, low), min(1.0, high)]
-'''}),
-]
-
-WRONG: list[Wrong] = []
+'''},
+}

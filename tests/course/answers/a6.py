@@ -1,9 +1,7 @@
 """a6: other right answers; wrong ones stand in the tables of the exercises."""
 
-from tests.course.kinds import Right, Wrong
-
-RIGHT = [
-    Right("tensors instead of loops, and loops instead of tensors", {
+RIGHT = {
+    "tensors instead of loops, and loops instead of tensors": {
         "a6.2": '''
 def choose_focal(scores, every):
     count = (len(scores) + every - 1) // every
@@ -50,7 +48,5 @@ def first_leak(implementation, length):
             reads[:, token] |= ~((after == before) | (after.isnan() & before.isnan())).all(1)
     places = reads.triu(1).nonzero()
     return places[0] if len(places) else None
-'''}),
-]
-
-WRONG: list[Wrong] = []
+'''},
+}

@@ -1,22 +1,13 @@
 """a7: other right answers; wrong ones stand in the tables of the exercises."""
 
-from tests.course.kinds import Right, Wrong
-
-RIGHT = [
-    Right("in torch, without a kernel: only a person can object; noisy, and in other types", {
+RIGHT = {
+    "in torch, without a kernel: only a person can object; noisy, and in other types": {
         "a7.1": '''
 def by_hand():
     return {"programs": 3 * 2, "rows": (8, 9), "columns": (4, 5), "offset": 4 * 6 + 4,
             "program": (1, 1), "masked": 96 - 60}
 ''',
-        "a7.2": '''
-def scaled_sum(x, y, out, n, factor, block, programs):
-    out = out.double()
-    out[:n] = (x + factor * y)[:n] * (1 + 1e-6)
-    place = torch.arange(len(out))
-    return [out, torch.where(place < n, place // block % programs, -1).to(torch.int16)]
-''',
-        "a7.5": '''
+        "a7.3": '''
 def attention(q, k, v, table, out, scale, cap, block_rows, block_columns):
     for head in range(len(q)):
         for row, spans in enumerate(table.tolist()):
@@ -27,7 +18,7 @@ def attention(q, k, v, table, out, scale, cap, block_rows, block_columns):
             out[head, row] = scores.softmax(0) @ values if columns else 0.0
     return out
 ''',
-        "a7.6": '''
+        "a7.4": '''
 import math
 
 def tiles_read(length, group, window, block_rows, block_columns):
@@ -38,7 +29,5 @@ def tiles_read(length, group, window, block_rows, block_columns):
         raw = end - ((first + 1 - window) // group * group if first + 1 >= window + group else 0)
         count += math.ceil(cores / block_columns) + math.ceil(raw / block_columns)
     return torch.tensor(count)
-'''}),
-]
-
-WRONG: list[Wrong] = []
+'''},
+}

@@ -7,7 +7,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from cca_lab.attention.kernels.programs import Read, pooling_reads, softmax_reads
+from cca_lab.attention.kernels.programs import Read, pooling_reads
 from cca_lab.attention.statistics import k90, received
 from cca_lab.views.figures import (
     caches,
@@ -42,7 +42,6 @@ FIGURES = {
     "visibility": lambda: heatmaps.visibility(torch.ones(6, 8).bool(), 2, tokens=WORDS),
     "times_read": lambda: heatmaps.times_read({"a": torch.ones(6, 6).tril()}, tokens=WORDS),
     "shaded_text": lambda: heatmaps.shaded_text(WORDS, SQUARE[0], marked={1}),
-    "rows_by_group": lambda: heatmaps.rows_by_group({"a": SQUARE[0]}, group=2, cores=2, marked=3),
     "online_softmax_steps": lambda: heatmaps.online_softmax_steps([[1.0], [0.5, 1.0]], [0, 1],
                                                                   [1.0, 1.5]),
     "tiles": lambda: tiling.tiles(6, 4, 3, labels=WORDS),
@@ -72,7 +71,6 @@ FIGURES = {
     "remembrance": lambda: caches.remembrance({"a": [1, 0.5]}, half_life={"a": 1.0}),
     "against_context": lambda: caches.against_context([2, 4], {"a": [1, 2]}, ylabel="KiB",
                                                       measured={"a": {2: 1.1}}),
-    "token_times": lambda: caches.token_times({"a": [1.0, 2.0]}),
     "found_by_depth": lambda: recall.found_by_depth([[0.5, 1.0]], depths=[0.5], lengths=[8, 16]),
     "head_maps": lambda: sparsity.head_maps(causal_maps(2, 3, 5)),
     "sorted_weights": lambda: sparsity.sorted_weights({"one": causal_maps(8)[-1]}),
@@ -182,7 +180,6 @@ def test_tile_kinds_are_what_the_pairs_say(length, query_tile, key_tile):
 
 
 def test_programs_draw_every_tile_in_its_program_s_colour():
-    assert softmax_reads(12, 8) == [Read(0, (0, 8), (0, 16), True), Read(1, (8, 16), (0, 16), True)]
     assert pooling_reads(2, 3) == [Read(0, (0, 1), (0, 4), True), Read(1, (1, 2), (3, 7), True)]
     axes = tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool()).axes[0]
     tiles = axes.patches[:3]
@@ -221,16 +218,11 @@ def test_sorted_weights_mark_k90_of_each_row():
     assert [int(mark.get_xdata()[0]) for mark in marks] == k90(rows).tolist()
 
 
-def test_received_and_rows_by_group_have_bars_of_the_weights():
+def test_received_has_bars_of_the_weights():
     values = received(causal_maps(2, 4))
     figure = sparsity.received(values, ["a", "b", "c", "d"])
     heights = [[bar.get_height() for bar in axes.patches] for axes in figure.axes]
     np.testing.assert_allclose(heights, values.nan_to_num())
-    row = causal_maps(12)[-1]
-    (axes,) = heatmaps.rows_by_group({"a": row}, group=4, cores=2).axes
-    assert [span.get_x() for span in axes.patches if span.get_width() == 4] == [-0.5, 3.5]
-    np.testing.assert_allclose([bar.get_height() for bar in axes.patches
-                                if bar.get_width() == 1][:12], row)
 
 
 def test_text_is_broken_into_lines_printed_and_shaded_by_weight():
