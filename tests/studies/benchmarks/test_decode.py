@@ -87,7 +87,8 @@ def test_the_full_cache_attends_to_all_it_holds(copies):
 
 
 @torch.no_grad()
-def test_only_the_full_cache_that_copies_moves():
+def test_only_the_full_cache_that_copies_moves(monkeypatch):
+    monkeypatch.setattr("cca_lab.mechanisms.caching.state.FEW", 0)  # so few are copied elsewhere
     for copies in (False, True):
         state = decode.FullBuffers(12, SHAPE, copies=copies)
         decode.read([state], [decode.new_token(SHAPE, 0)])

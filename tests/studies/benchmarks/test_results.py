@@ -6,7 +6,7 @@ import pytest
 
 from cca_lab.files import repository, results_folder
 from cca_lab.studies import study
-from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, results
+from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, results, steps
 
 PAGES = repository() / "docs" / "results"
 
@@ -49,6 +49,8 @@ def cells(text):
 @pytest.mark.parametrize(("file", "page", "name", "table"), [
     ("attention-cpu", "speed", "attention", attention.table),
     ("decode-cpu", "speed", "decode", decode.table), ("model-cpu", "speed", "model", model.table),
+    ("steps-cpu", "speed", "steps", steps.table),
+    ("steps-cpu", "speed", "next-token", steps.next_table),
     ("model-smollm2", "speed", "real-model", model.table),
     ("peers-cpu", "speed", "peers", peers.table),
     ("gpu-h100", "gpu", "gpu-speed", gpu.speed_table),
