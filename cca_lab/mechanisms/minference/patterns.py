@@ -388,31 +388,3 @@ def reads(i: int, t: int, columns: list[int], offsets: list[int], block: int) ->
     first_row = i // block * block
     near = any(first_row - o <= t < first_row + block - o for o in offsets)
     return t <= i and (t in columns or near)
-
-
-def block_index(columns: list[int], offsets: list[int], block: int,
-                m: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return what a kernel loads for row block m: ranges of keys, and single keys to gather.
-
-    Args:
-        columns, offsets: the choice of one head; diagonal 0 is among the offsets.
-        block: B.
-        m: block of rows.
-
-    Returns:
-        Half-open ranges, ascending and disjoint, and the columns before the block that are in no
-        range. A kernel still has to test keys inside ranges for causality.
-    """
-    first_row = m * block
-    ranges: list[tuple[int, int]] = []
-    for o in sorted(offsets, reverse=True):  # the farthest first, so that ranges ascend
-        start, end = max(0, first_row - o), first_row + block - o
-        if end <= 0:
-            continue
-        if ranges and start <= ranges[-1][1]:
-            ranges[-1] = ranges[-1][0], end
-        else:
-            ranges.append((start, end))
-    single = [t for t in sorted(columns)
-              if t < first_row and not any(s <= t < e for s, e in ranges)]
-    return ranges, single

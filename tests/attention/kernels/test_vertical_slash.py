@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cca_lab.attention.kernels import vertical_slash as kernel
 from cca_lab.mechanisms.minference import VerticalSlash
-from cca_lab.mechanisms.minference.patterns import Choice, block_index
+from cca_lab.mechanisms.minference.patterns import Choice
 from tests.attention.kernels import bench
 from tests.mechanisms import bench as mechanism_bench
 from tests.mutants import kernels as mutants
@@ -90,6 +90,24 @@ def test_what_the_kernel_does_not_do_is_refused():
     with pytest.raises(ValueError, match="nearest diagonal of some head is 2, wanted 0"):
         VerticalSlash(block=1, backend="triton", **OPTIONS).attention(*[q.detach()] * 3,
                                                                       selection=blind)
+
+
+def block_index(columns: list[int], offsets: list[int], block: int,
+                m: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return ranges of keys, ascending and disjoint, and single keys to gather of a row block m."""
+    first_row = m * block
+    ranges: list[tuple[int, int]] = []
+    for o in sorted(offsets, reverse=True):  # the farthest first, so that ranges ascend
+        start, end = max(0, first_row - o), first_row + block - o
+        if end <= 0:
+            continue
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1] = ranges[-1][0], end
+        else:
+            ranges.append((start, end))
+    single = [t for t in sorted(columns)
+              if t < first_row and not any(s <= t < e for s, e in ranges)]
+    return ranges, single
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

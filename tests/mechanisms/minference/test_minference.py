@@ -63,25 +63,6 @@ def test_mask_equals_brute_force(choice):
     assert torch.equal(got, brute_force_mask(sorted(columns), sorted(offsets), block, length))
 
 
-@settings(max_examples=40)
-@given(choices)
-def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
-    """Ranges ascend with gaps; gathered columns lie before the block."""
-    length, columns, offsets, block = choice
-    offsets = sorted(offsets | {0})
-    mask = brute_force_mask(sorted(columns), offsets, block, length)
-    for m in range(-(-length // block)):
-        ranges, single = patterns.block_index(sorted(columns), offsets, block, m)
-        assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
-        assert ranges[-1][1] == m * block + block, "the block reads itself"
-        loaded = set(single).union(*(range(*pair) for pair in ranges))
-        assert len(loaded) == len(single) + sum(end - start
-                                                for start, end in ranges), "a key is loaded twice"
-        assert all(t < m * block for t in single)
-        for i in range(m * block, min(length, m * block + block)):
-            assert {t for t in loaded if t <= i} == set(mask[i].nonzero().flatten().tolist())
-
-
 def test_a_slash_is_a_block_wide_for_a_block_of_rows():
     """B = 2, diagonals 0 and 3: row 4 reads 0..1 although only 1 is 3 away."""
     chosen = patterns.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
@@ -93,7 +74,6 @@ def test_a_slash_is_a_block_wide_for_a_block_of_rows():
                    [1, 0, 1, 1, 0, 0],
                    [0, 1, 1, 0, 1, 0],
                    [0, 1, 1, 0, 1, 1]]
-    assert patterns.block_index([], [0, 3], 2, 2) == ([(1, 3), (4, 6)], [])
 
 
 # ---------------------------------------------------------------- vertical-slash: the choice
