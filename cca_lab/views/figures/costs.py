@@ -175,17 +175,12 @@ def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, yla
 
 
 @styled
-def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: str | None = None,
-         logarithmic: bool = False) -> Figure:
+def bars(values: Mapping[str, float], *, xlabel: str, title: str = "") -> Figure:
     """Draw one horizontal bar for each value, in the order given."""
     figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
     drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
-    texts = [format(value, numbers or (".3g" if value < 1000 else ".0f"))
-             for value in values.values()]
+    texts = [format(value, ".3g" if value < 1000 else ".0f") for value in values.values()]
     axes.bar_label(drawn, labels=texts, padding=4, fontsize=8.5, color=INK)
-    if logarithmic:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
     axes.margins(x=0.12)
     _horizontal(axes, xlabel, title)
     return figure

@@ -34,7 +34,7 @@ _REACHED = {"future": EMPTY, "never": WRONG, "one layer": RAW, "two": SKY, "thre
 
 @styled
 def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
-           inputs: Sequence[Any] | None = None, numbers: bool = True, title: str = "") -> Figure:
+           inputs: Sequence[Any] | None = None, title: str = "") -> Figure:
     """Draw a mixing matrix as lines from the inputs (below) to the outputs, as wide as weights.
 
     Output m of (M, L) is a mean of the inputs with weights[m], each written at its line unless 1.
@@ -51,7 +51,7 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
         for token in np.flatnonzero(row):
             axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55,
                       linewidth=_THICKEST * row[token], zorder=1, solid_capstyle="butt")
-            if numbers and row[token] != 1:
+            if row[token] != 1:
                 axes.text(below[token] + 0.4 * (top - below[token]), 0.4, f"{row[token]:.2g}",
                           fontsize=8.5, ha="center", va="center", bbox=_ON_LINE)
     _nodes(axes, above, 1, tick_labels(outputs, count), CORE)

@@ -75,8 +75,8 @@ def heatmap(matrix: Any, *, title: str = "", **options: Any) -> Figure:
 @styled
 def categories(panels: Mapping[str, Any], kinds: Mapping[str, str], *,
                rows: Sequence[Any] | None = None, columns: Sequence[Any] | None = None,
-               written: Mapping[str, Any] | None = None, row_name: str = "query",
-               column_name: str = "token", end: int = 0, small: bool = False) -> Figure:
+               written: Mapping[str, Any] | None = None, column_name: str = "token", end: int = 0,
+               small: bool = False) -> Figure:
     """Draw matrices whose entries are kinds: integers that count the names of `kinds`.
 
     By title a matrix; `kinds` has the colours of the kinds, those that occur are in the legend.
@@ -94,7 +94,7 @@ def categories(panels: Mapping[str, Any], kinds: Mapping[str, str], *,
         if small:
             axes.set(xticks=[], yticks=[])
         else:
-            _label(axes, shape, rows, columns, row_name, column_name)
+            _label(axes, shape, rows, columns, "query", column_name)
         axes.set_title(title)
         if end:
             axes.axvline(end, color="white", linewidth=7)
@@ -104,12 +104,11 @@ def categories(panels: Mapping[str, Any], kinds: Mapping[str, str], *,
 
 
 @styled
-def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
-               core_names: Sequence[Any] | None = None, tokens: Sequence[Any] | None = None,
-               title: str = "") -> Figure:
+def visibility(mask: Any, cores: int, *, core_names: Sequence[Any] | None = None,
+               tokens: Sequence[Any] | None = None, title: str = "") -> Figure:
     """Draw which columns each row sees: core tokens first, then raw tokens.
 
-    `mask` is bool (L, cores + L); rows have the labels of the tokens by default.
+    `mask` is bool (L, cores + L); rows have the labels of the tokens.
     """
     mask = as_array(mask).astype(bool)
     width = mask.shape[1]
@@ -117,7 +116,7 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
              *(tokens or range(width - cores))]
     return categories({title: np.where(mask, np.where(np.arange(width) < cores, 1, 2), 0)},
                       {"not visible": EMPTY, "core token": CORE, "raw token": RAW}, end=cores,
-                      rows=tokens if rows is None else rows, columns=names, column_name="key")
+                      rows=tokens, columns=names, column_name="key")
 
 
 @styled
@@ -231,7 +230,7 @@ def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] 
 
 @styled
 def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[float],
-                         sums: Sequence[float], *, labels: Sequence[str] | None = None) -> Figure:
+                         sums: Sequence[float]) -> Figure:
     """Draw the state of a one-pass softmax after each key.
 
     After n keys: the n numbers exp(score_t - running maximum), the running maximum and running sum.
@@ -245,8 +244,7 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
                  width=0.8)
         axes.set_title(f"key {step + 1}: max {maxima[step]:g}\nsum {sums[step]:.4g}", fontsize=9,
                        fontweight="normal")
-        axes.set_xticks(np.arange(steps), tick_labels(labels or range(1, steps + 1), steps),
-                        rotation=90 if labels else 0)
+        axes.set_xticks(np.arange(steps), range(1, steps + 1))
         axes.set_ylim(0, 1.05)
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)

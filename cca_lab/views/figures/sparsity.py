@@ -124,12 +124,12 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
 
 
 @styled
-def by_layer(values: Mapping[str, Any], *, marked: Mapping[str, Sequence[Sequence[int]]] | None
-             = None, numbers: str = ".2f") -> Figure:
+def by_layer(values: Mapping[str, Any], *,
+             marked: Mapping[str, Sequence[Sequence[int]]] | None = None) -> Figure:
     """Draw values of every head of a deep model: a panel each, a column for each layer.
 
     `values` are (layers, H) by title; each panel has its own scale, from 0 to its largest value,
-    which stands in the title in the format `numbers`; darkness is the value to the power 0.4, so
+    which stands in the title; darkness is the value to the power 0.4, so
     that small ones show. `marked` heads of each layer have a frame.
     """
     arrays, largest = _values_of_heads(values)
@@ -144,7 +144,7 @@ def by_layer(values: Mapping[str, Any], *, marked: Mapping[str, Sequence[Sequenc
             for head in chosen:
                 axes.add_patch(Rectangle((layer, head), 1, 1, fill=False, edgecolor=WRONG,
                                          linewidth=1.6, clip_on=False))
-        axes.set(title=f"{title} (darkest: {format(largest[title], numbers)})", ylabel="head",
+        axes.set(title=f"{title} (darkest: {largest[title]:.2f})", ylabel="head",
                  xlabel="layer" if number == len(arrays) - 1 else "")
         axes.set_xticks(np.arange(0, layers, 1 if layers <= 12 else 5) + 0.5,
                         range(0, layers, 1 if layers <= 12 else 5))

@@ -47,7 +47,7 @@ FIGURES = {
     "programs": lambda: tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool(), cores=2),
     "growth": lambda: costs.growth([2, 4], {"a": [2, 4]}, ylabel="pairs"),
     "valleys": lambda: costs.valleys([2, 4, 8], {"a": [4, 3, 4]}, ylabel="pairs"),
-    "bars": lambda: costs.bars({"a": 1.0, "b": 20.0}, xlabel="ms", logarithmic=True),
+    "bars": lambda: costs.bars({"a": 1.0, "b": 20.0}, xlabel="ms"),
     "stacked": lambda: costs.stacked({"x": {"a": 1.0, "b": 2.0}}, xlabel="ms"),
     "roofline": lambda: costs.roofline({"a": [costs.Point(10, 20, 5, 1e-3)]}, peak=1e9,
                                        bandwidth=1e8),
