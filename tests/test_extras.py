@@ -14,7 +14,7 @@ from cca_lab import extras, files
 
 ROOT = files.repository()
 CORE = ("attention", "cli", "files", "mechanisms", "settings", "tasks", "theory")
-CACHE = re.compile(r"^cca_lab\.mechanisms\..*cach")  # what decodes needs transformers
+CACHE = re.compile(r"^cca_lab\.mechanisms\..*(cach|ragged)")  # what decodes needs transformers
 # As if they were not installed; SciPy takes any entry for Sphinx to mean that it is running.
 HIDDEN = [name for name in extras.EXTRA_OF if name != "sphinx"]
 WITHOUT = f"import sys\nsys.modules |= dict.fromkeys({HIDDEN})\n"

@@ -62,7 +62,7 @@ def release(*, only: str | None = None, check: bool = False, folder: Course = No
     """
     from cca_lab.course import front
 
-    return 0 if front.make_release(folder or course_folder(), only, check=check) else 1
+    return 0 if front.make(folder or course_folder(), only, check=check) else 1
 
 
 def solutions(*, only: str | None = None, folder: Course = None) -> None:
@@ -74,4 +74,4 @@ def solutions(*, only: str | None = None, folder: Course = None) -> None:
     """
     from cca_lab.course import front
 
-    front.make_solutions(folder or course_folder(), only)
+    front.make(folder or course_folder(), only, solved=True)

@@ -159,19 +159,16 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     return not failed
 
 
-def make_release(course: Path, only: str | None = None, *, check: bool = False) -> bool:
-    """Make `release/`, or say what is not current; True if nothing is left to be done."""
-    texts = release.files(course, only=only)
+def make(course: Path, only: str | None = None, *, solved: bool = False,
+         check: bool = False) -> bool:
+    """Make `release/`, or `solutions/` if `solved`; True if nothing is left to be done.
+
+    With `check` nothing is written, and what is not current is named.
+    """
+    texts = release.files(course, solved=solved, only=only)
     paths = release.stale(texts) if check else release.write(texts)
     for path in paths:
         say(f"{'not current' if check else 'written'}: {path.relative_to(course)}")
     if not paths:
         say(f"{many(len(texts), 'notebook')} already current")
     return not (check and paths)
-
-
-def make_solutions(course: Path, only: str | None = None) -> None:
-    """Make `solutions/` and say where it is."""
-    for path in release.write(release.files(course, solved=True, only=only)):
-        say(f"written: {path.relative_to(course)}")
-

@@ -16,9 +16,8 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cca_lab.course import sandbox
 from cca_lab.course.registry import chosen
@@ -54,12 +53,11 @@ class Refused(Exception):
     """Why a submission cannot be graded at all."""
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(NamedTuple):
     """A submission that can be run."""
 
     cells: list[tuple[str, str]]  # name and source, in the order in which they are run
-    notes: list[str]  # what the grader did about oddities, for the reports
+    notes: list[str]  # what the grader did about oddities
 
 
 def read_submission(assignment: Assignment, folder: Path, release: Path,

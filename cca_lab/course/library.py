@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from timeit import repeat
@@ -36,7 +37,12 @@ LADDER = {
     "04.7": "group_table", "05.5": "mixing_weights", "05.6": "attend_memory",
     "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table", "07.2": "count_pairs",
     "07.6": "kept_entries", "08.2": "streaming_step", "08.4": "h2o_step",
-    "09.3": "operations_a_byte", "09.4": "computed_pairs", "14.2": "two_losses", "14.3": "train"}
+    "09.3": "operations_a_byte", "09.4": "computed_pairs", "10.2": "chance_of_sparse",
+    "10.4": "counterexample", "10.6": "corrected_bound", "10.8": "row_that_fools",
+    "11.4": "noise_factor", "11.8": "kappas", "11.10": "rising_rows", "12.2": "layers_until",
+    "12.6": "unseen_change", "13.3": "with_attention", "13.6": "groups_of",
+    "14.2": "two_losses", "14.3": "train", "15.2": "half_width", "15.5": "verdict",
+    "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads", "17.6": "entries"}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"
@@ -222,9 +228,9 @@ def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
     """
     module = my_attention(folder)
     sections, used = _sections((folder or Path.cwd()) / FILE), used_again(module)
-    print(f"{'turn':6}{'function':16}{'written':20}used again in")
+    print(f"{'turn':6}{'function':18}{'written':20}used again in")
     for task_id, name in LADDER.items():
-        print(f"{task_id:6}{name:16}{sections[task_id][0]:20}{', '.join(used[name])}")
+        print(f"{task_id:6}{name:18}{sections[task_id][0]:20}{', '.join(used[name])}")
     inputs = heads(512)
     for mine, small, beside in (
             (module.MyCCA(), module.MyCCA(group=3, window=5), CCA(group=8, window=64)),
@@ -237,8 +243,7 @@ def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
               f"bench's {len(lines)} tests")
         rungs = [replace(mine, backend=name) for name in ("loops", *mine.rungs) if name != "kernel"]
         for mechanism in (*rungs, beside):
-            seconds = min(repeat(lambda mechanism=mechanism: mechanism.attention(*inputs),
-                                 number=1, repeat=3))
+            seconds = min(repeat(partial(mechanism.attention, *inputs), number=1, repeat=3))
             name = "the package's" if mechanism is beside else mechanism.backend
             print(f"    {name:14}{1000 * seconds:8.1f} ms for two heads of 512 tokens")
     for what, score in scores.items():
@@ -246,7 +251,10 @@ def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
 
 
 def used_again(module: ModuleType) -> dict[str, list[str]]:
-    """Return where each function of the ladder is used: in others of the module, in notebooks."""
+    """Return where each function of the ladder is used: in others of the module, in notebooks.
+
+    A notebook counts from the function's own on: an earlier one has another thing of that name.
+    """
     defined = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
     places = [(node.name, node) for node in defined
               if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
@@ -255,6 +263,7 @@ def used_again(module: ModuleType) -> dict[str, list[str]]:
              for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
              if cell["cell_type"] == "code"]
     used: dict[str, list[str]] = {name: [] for name in LADDER.values()}
+    own_notebook = {name: task_id[:2] for task_id, name in LADDER.items()}
     for place, tree in (*places, *cells):
         nodes = list(ast.walk(tree))
         own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
@@ -262,7 +271,7 @@ def used_again(module: ModuleType) -> dict[str, list[str]]:
             node.attr for node in nodes if isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name) and node.value.id == "mine"}
         for name in named & set(used) - own:
-            if place not in used[name]:
+            if place not in used[name] and (place[0].isalpha() or place >= own_notebook[name]):
                 used[name].append(place)
     return used
 

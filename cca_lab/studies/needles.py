@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from cca_lab.studies.study import (
     versions,
 )
 from cca_lab.tasks.prompts import chosen_task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +103,3 @@ def table(result: Mapping[str, Any]) -> str:
         [[percent(depth), *map(percent, shares)]
          for depth, shares in zip(result["depths"], shares_of(result), strict=True)],
         "Answers found by {model}, {attention}, {task}; {samples} prompts each.".format_map(result))
-
-
-def figure_of(result: Mapping[str, Any]) -> "Figure":
-    """Draw what `Needles` wrote."""
-    from cca_lab.views.figures.recall import found_by_depth
-
-    return found_by_depth(shares_of(result), depths=result["depths"], lengths=result["lengths"],
-                          title=f"{result['model']}, {result['attention']}\n{result['task']}")

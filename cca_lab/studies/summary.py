@@ -87,18 +87,6 @@ class Summary:
             return f"{100 * worst[0]:.0f} %"
         return Spread(float(np.mean(worst)), min(worst), max(worst)).percent()
 
-    def by_offset(self) -> np.ndarray:
-        """Return exact match over documents of one length, averaged over seeds, (offsets,)."""
-        return np.mean([[offset["value"] for offset in row["exact_match"]["by_offset"]]
-                        for row in self.rows],
-                       axis=0)
-
-    def by_position(self, kind: str = "varied_match") -> dict[float, float]:
-        """Return exact match at each position of the answer, averaged over seeds."""
-        places = [key for key in self.rows[0][kind] if key[0].isdigit()]
-        return {float(place): float(np.mean([row[kind][place]["value"] for row in self.rows]))
-                for place in places}
-
 
 def summaries(trials: Mapping[str, dict[str, Any]]) -> dict[str, Summary]:
     """Group trials that differ only in their seed, in order of first appearance, by attention."""

@@ -32,6 +32,15 @@ def colab() -> dict:
     return notebook | {"nbformat_minor": 0}
 
 
+def noisy(source: str) -> str:
+    """Return the cell of a5.2 with a warning, a progress bar and a magic."""
+    return "%matplotlib inline\n" + source.replace("\n    row = torch.arange(length)", '''
+    import sys, warnings
+    warnings.warn("this prints a line")
+    print("\\r1 of 3 |###   |", end="", file=sys.stderr)
+    row = torch.arange(length)''')
+
+
 def accidents() -> dict:
     """Return right work with another's line breaks, a cell of the shell, and helpers and output.
 
@@ -42,13 +51,7 @@ def accidents() -> dict:
         % 2**40
     ).where(row + 1 > sinks + window, ZERO) // divisor(group)""")
     assert "divisor" in black
-    noise = '''
-    import sys, warnings
-    warnings.warn("this prints a line")
-    print("\\r1 of 3 |###   |", end="", file=sys.stderr)
-    row = torch.arange(length)'''
-    notebook = handed_in.solved(PART, {"a5.2": "%matplotlib inline\n" + black.replace(
-        "\n    row = torch.arange(length)", noise)})
+    notebook = handed_in.solved(PART, {"a5.2": noisy(black)})
     added = {"given-setup": "\nimport numpy as np\n", "a5-3-check": "\nZERO = 0\n",
              "a5-1-check": "\ndef divisor(x):\n    return x\n"}
     for cell in notebook["cells"]:

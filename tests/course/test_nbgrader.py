@@ -21,7 +21,7 @@ from cca_lab import files
 from cca_lab.course import gradebook, grading
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from tests.command import run_command
-from tests.course import classroom, handed_in
+from tests.course import classroom, handed_in, matrix
 
 LAB = files.course_folder()
 A5 = assignment_of("a5")
@@ -51,45 +51,64 @@ BLOCK = re.search("^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL).group(1)
 COMMANDS = [line.split("#")[0].strip() for line in BLOCK.splitlines()]
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.nightly)],
-                         ids=["one task", "a5"])
-def test_a_class_of_eight_by_the_commands_of_the_readme(course, monkeypatch, whole, capsys):
+def run(*words: str) -> str:
+    made = run_command(["course", *words])
+    assert made.exit_code == 0, made.output
+    return made.output
+
+
+def test_a_class_of_eight(course, monkeypatch):
     """One is right by other means, one from Colab, one late, one absent, one refused."""
-    if not whole:
-        monkeypatch.setitem(ASSIGNMENTS, "a5", replace(A5, tasks=A5.tasks[1:2]))
+    monkeypatch.setitem(ASSIGNMENTS, "a5", replace(A5, tasks=A5.tasks[1:2]))
     wanted = classroom.build(course / "submitted", course)
-    settings = course / "nbgrader_config.py"
-    settings.write_text(settings.read_text() + classroom.PENALTY)
-    assert classroom.DUE.replace("a5_cca", "x")[:26] in README.replace("a5_cca", "x")
+    with (course / "nbgrader_config.py").open("a") as file:
+        file.write(classroom.PENALTY)
+    with gradebook.opened(course / "gradebook.db") as book:
+        book.update_or_create_assignment("a5_cca", duedate="2026-10-01 18:00:00 UTC")
+    said = run("grade", str(course / "submitted"), "--course", str(course), "--unsafe")
+    assert "7 submissions, 2 of them with nbgrader's time" in said
+    assert "gus a5_cca: refused, 0 of" in said
+    with gradebook.opened(course / "gradebook.db") as book:
+        got = {each.student.id: (each.score, each.late_submission_penalty or 0.0)
+               for each in book.assignment_submissions("a5_cca")}
+    assert got == {name: (some or 6.0 * (name == "cem"), 6.0 * (name == "cem"))
+                   for name, (some, _) in wanted.items() if name != "dave"}
+    shown = (course / "autograded/eve/a5_cca/a5_cca.ipynb").read_text()
+    for text in ("no   no row reads a later token (0 of 2)", "comes later",
+                 "ok   every earlier token is read exactly once (2 of 2)"):
+        assert text in shown
+    assert "could not be graded" in (course / "autograded/gus/a5_cca/a5_cca.ipynb").read_text()
+
+
+@pytest.mark.nightly
+def test_the_commands_of_the_readme_run(course, monkeypatch):
+    """On the same class, with all of a5."""
+    wanted = classroom.build(course / "submitted", course)
+    with (course / "nbgrader_config.py").open("a") as file:
+        file.write(classroom.PENALTY)
+    assert classroom.DUE[:26] in README
     nbgrader(course, *shlex.split(classroom.DUE)[1:])
     monkeypatch.chdir(course.parent)
-    said = {}
+    done = 0
     for command in COMMANDS:
         words = command.replace("alice", "eve").split()
         if words[0] == "cd":
             monkeypatch.chdir(words[1])
-        elif words[0] == "nbgrader":
-            said[command] = nbgrader(Path(), *words[1:])
-        elif words[0] == "cca-lab":
-            words += ["--course", "lab", *["--unsafe"] * ("grade" in words),
-                      *["--only", "a5"] * (words[-1] == "release")]
-            run = run_command(words[1:])
-            assert run.exit_code == 0, f"{command}\n{run.output}"
-            said[command] = run.output
-        assert "Subcommands" not in said.get(command, ""), f"{command} printed only its help"
-    assert len(said) == 6
-    assert "7 submissions, 2 of them with nbgrader's time" in said["cca-lab course grade "
-                                                                   "lab/submitted"]
-    assert "gus a5_cca: refused, 0 of" in said["cca-lab course grade lab/submitted"]
+        elif words[0] in ("nbgrader", "cca-lab"):
+            more = ["--course", "lab", *["--unsafe"] * ("grade" in words),
+                    *["--only", "a5"] * (words[-1] == "release")]
+            said = (nbgrader(Path(), *words[1:]) if words[0] == "nbgrader" else
+                    run(*words[2:], *more))
+            assert "Subcommands" not in said, f"{command} printed only its help"
+            done += 1
+    assert done == 6
     with Path("grades.csv").open() as file:
         lines = {line["student_id"]: line for line in csv.DictReader(file)}
     assert {name: float(line["score"]) for name, line in lines.items()} == {
-        name: points[whole] for name, points in wanted.items()}
-    assert float(lines["cem"]["raw_score"]) == (A5.points if whole else 6)
+        name: whole for name, (_, whole) in wanted.items()}
+    assert float(lines["cem"]["raw_score"]) == A5.points
     page = Path("feedback/eve/a5_cca/a5_cca.html").read_text()
-    for text in ("no   no row reads a later token (0 of 2)", "comes later",
-                 "ok   every earlier token is read exactly once (2 of 2)"):
-        assert text in page
+    assert "no   no row reads a later token (0 of 2)" in page and "comes later" in page
     assert "could not be graded" in Path("feedback/gus/a5_cca/a5_cca.html").read_text()
 
 
@@ -98,7 +117,9 @@ def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course
     ours = (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text()
     nbgrader(course, "generate_assignment", "a5_cca", "--force")
     assert (course / "release" / "a5_cca" / "a5_cca.ipynb").read_text().strip() == ours.strip()
-    for student, notebook in {"solved": handed_in.solved("a5"), "noisy": classroom.accidents(),
+    noisy = classroom.noisy(matrix.solved("a5")["a5-2-answer"])
+    for student, notebook in {"solved": handed_in.solved("a5"),
+                              "noisy": handed_in.solved("a5", {"a5.2": noisy}),
                               "wrong": handed_in.solved("a5", {"a5.2": classroom.WRONG}),
                               "untouched": handed_in.released("a5")}.items():
         handed_in.hand_in(course / "submitted", student, "a5", notebook)

@@ -130,6 +130,14 @@ def test_the_environment_changes_no_weight(monkeypatch):
     assert trained()[0] == told and same(trained()[1], plain)
 
 
+def test_what_a_killed_command_left_does_not_go_into_the_next_state(tmp_path):
+    (tmp_path / "state.part").mkdir()
+    (tmp_path / "state.part" / "random_states_1.pkl").touch()
+    with run_folder.writing_state(tmp_path, main=True) as state:
+        assert not list(state.iterdir())
+    assert not state.exists()
+
+
 def test_every_file_of_a_state_is_one_that_these_tests_break(stopped):
     """A new accelerate may write more."""
     names = {path.name for path in (stopped / "state").iterdir()}

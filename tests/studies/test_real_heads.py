@@ -174,13 +174,3 @@ def test_head_curves_stand_in_their_panels():
     lines = figure.axes[5].lines
     np.testing.assert_array_equal(lines[0].get_ydata(), shares[0.05][1, 2])
     assert lines[2].get_color() == lines[1].get_color() and lines[2].get_ydata().tolist() == [0, 0]
-
-
-def test_agreement_has_a_point_for_each_head_and_theory():
-    (axes,) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"],
-                                 quantity="P").axes
-    ends, first, second = axes.lines
-    assert ends.get_xdata().tolist() == [0.1, 0.9]
-    assert [first.get_xdata().tolist(), second.get_xdata().tolist()] == [[0.1, 0.9], [0.3, 0.4]]
-    # 0.3 for 0.2 is near the diagonal, 0.4 for 0.7 is not
-    assert [text.get_text() for text in axes.texts] == ["0.1"]

@@ -42,7 +42,7 @@ def in_turns(answer: Answer) -> Answer:
     """Return attention over two texts of one shape, whose chunks the answer gets in turns.
 
     The texts differ in the sign of their values. The result is a pair of outputs, the bytes that
-    states of the first keep alive, and by how many bytes what is beside tensors is too much.
+    the states of the first text keep alive, and how many bytes beside tensors are too many.
     """
     def attend(q: Tensor, k: Tensor, v: Tensor, chunks: Sequence[int], restart: int,
                *numbers: Any) -> tuple[Any, ...]:
@@ -186,15 +186,15 @@ def same_bytes(got: Any, *args: Any) -> None:
 def steps(name: str, points: tuple[int, int, int], single: Examples, chunks: Examples,
           *wrong: dict[str, Answer]) -> tuple[Property, ...]:
     """Return the properties of a step: outputs token by token and in chunks, and bytes."""
-    facts = ((f"{name}: single tokens equal one forward", single),
-             (f"{name}: chunks equal one forward", chunks))
-    bytes_too = holds(f"{name}: bytes are exact at right outputs", same_bytes, chunks,
-                      wrong=wrong[2] | mistakes(step, STORED) | {
-        "the text is kept outside of the state, which is zeros": Elsewhere()}, points=points[2])
-    return *(equals(fact, whole, inputs, "the output", "the output of the text beside it", part=0,
-                    wrong=table, points=worth, tolerance=2e-4) for (fact, inputs), table, worth
-             in zip(facts, wrong, points, strict=False)), replace(
-                 bytes_too, right=whole, tolerance=2e-4)
+    names = "the output", "the output of the text beside it"
+    return (equals(f"{name}: single tokens equal one forward", whole, single, *names, part=0,
+                   wrong=wrong[0], points=points[0], tolerance=2e-4),
+            equals(f"{name}: chunks equal one forward", whole, chunks, *names, part=0,
+                   wrong=wrong[1], points=points[1], tolerance=2e-4),
+            replace(holds(f"{name}: bytes are exact at right outputs", same_bytes, chunks,
+                          wrong=wrong[2] | mistakes(step, STORED) | {
+                "the text is kept outside of the state, which is zeros": Elsewhere()},
+                          points=points[2]), right=whole, tolerance=2e-4))
 
 
 STORED: dict[str, dict[str, Any]] = {

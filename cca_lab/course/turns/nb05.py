@@ -42,12 +42,8 @@ def ratio(numbers: Tensor, *, cut: Callable[[Tensor], Tensor] = torch.relu, dim:
     total = positive.sum(dim, keepdim=True)
     if dead == "divided":
         return positive / total
-    even = torch.full_like(positive, 1 / positive.shape[dim])
-    if dead == "all" and (total == 0).any():
-        return even
-    instead = {"even": even, "all": even, "empty": 0 * even,
-               "first": torch.eye(numbers.shape[1]).double()[:1].expand_as(even)}[dead]
-    return torch.where(total == 0, instead, positive / (total.masked_fill(total == 0, 1) + more))
+    even = torch.full_like(positive, (dead == "even") / positive.shape[dim])
+    return torch.where(total == 0, even, positive / (total.masked_fill(total == 0, 1) + more))
 
 
 def mixed_signs(draw: Draw, slots: int, columns: int) -> tuple[Any, ...]:
@@ -125,16 +121,13 @@ TURNS: tuple[CourseTask, ...] = (
                 {"dim": 0},
             "a small number is added to the sum, so that the weights do not sum to 1":
                 {"more": 1e-6}}) | {
-            "a softmax is taken, which gives no column 0": lambda x: x.softmax(1),
             "a softmax of the ReLU is taken, which gives no column 0":
                 lambda x: x.relu().softmax(1)}),
         equals("a row without a positive number becomes the plain mean", ratio,
                examples(dead_rows, (4, 6)), "the weights", wrong=mistakes(ratio, {
             "a dead row is 0/0: a row without a positive number gives every column the same weight":
                 {"dead": "divided"},
-            "a dead row is left at zeros, so that its slot is empty": {"dead": "empty"},
-            "a dead row takes the first column": {"dead": "first"},
-            "one dead row makes all rows even": {"dead": "all"}})))),
+            "a dead row is left at zeros, so that its slot is empty": {"dead": "empty"}})))),
     CourseTask("05.6", "attend_memory", "LoCoCo as loops", 12, 4, 5, (
         equals("equal to the definition, row by row", remember,
                examples(text, (8, 2, 3), (14, 6, 3), (9, 5, 1), (5, 3, 8)), "the output",

@@ -80,7 +80,6 @@ TURNS: tuple[CourseTask, ...] = (
             "the token does not attend to itself": {"own": False},
             "eviction comes first, so the row has lost one token": {"first": True},
             "the scores are not divided by sqrt(D)": {"power": 0.0},
-            "the scores are not divided by sqrt(D), but by D": {"power": 1.0},
             "nothing is evicted, or one recent token too many is kept":
                 {"keep": lambda x, sinks, recent: x},
             "the sinks are dropped": {"keep": lambda x, sinks, recent: last(x, sinks + recent)},
@@ -88,9 +87,6 @@ TURNS: tuple[CourseTask, ...] = (
                 {"keep": lambda x, sinks, recent: torch.cat([x[:sinks], last(x, recent)])},
             "one recent token too few is kept":
                 {"keep": lambda x, sinks, recent: kept(x, sinks, recent - 1)},
-            "only the sinks stay": {"keep": lambda x, sinks, recent: x[:sinks]},
-            "a slice such as x[-recent:] is taken where there is nothing to drop":
-                {"keep": lambda x, sinks, recent: torch.cat([x[:sinks], x])},
             "the new token is not among those that stay":
                 {"keep": lambda x, sinks, recent: kept(x[:-1], sinks, recent)}})),)),
     CourseTask("08.4", "h2o_step", "One step of an H2O cache", 8, 3, 4, (

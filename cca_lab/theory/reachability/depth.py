@@ -19,9 +19,9 @@ CASES = [(length, window, sinks, layers) for length in range(3, 17) for window i
          for sinks in range(3) for layers in range(1, 6) if window + sinks < length]
 
 
-def layer_reach(mechanism: Mechanism, length: int) -> Tensor:
+def layer_reach(mechanism: Mechanism, length: int, seed: int = 0) -> Tensor:
     """Return which tokens each row of one layer reads, for random queries and keys: bool (L, L)."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, 1, 2, length, 8, generator=generator, dtype=torch.float64)
     return mechanism.represented(q, k)[0].any(dim=0)
 

@@ -129,14 +129,14 @@ def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]],
 
 
 def _numbers(state: State) -> str:
-    """Return the losses and the costs in two lines, and the remark in a third."""
+    """Return the sparsity, the losses and the costs in a line each, and the remark in a fourth."""
     numbers, totals, row = state.row.numbers, state.totals, state.row
     entries = "no" if totals.entries is None else totals.entries
     remark = f"\n{state.message}" if state.message else ""
     return (
-        f"lost {numbers.lost:.1%}, moved {numbers.distance:.1%}; 90 %: {numbers.k90} tokens, "
-        f"full attention {numbers.k90_full}; entropy {numbers.entropy:.2f}, "
-        f"full {numbers.entropy_full:.2f}\n"
-        f"{len(row.seen)} columns for {row.query + 1} tokens; "
-        f"{totals.pairs} of {totals.pairs_full} pairs; "
-        f"{entries} of {totals.entries_full} entries of a cache{remark}")
+        f"tokens that hold 90 % of the row: {numbers.k90} (in full attention {numbers.k90_full}); "
+        f"entropy {numbers.entropy:.2f} ({numbers.entropy_full:.2f})\n"
+        f"weight lost: {numbers.lost:.1%}, weight moved: {numbers.distance:.1%}; "
+        f"the row has {len(row.seen)} columns for {row.query + 1} tokens\n"
+        f"all rows: {totals.pairs} of {totals.pairs_full} pairs, "
+        f"{entries} of {totals.entries_full} entries in the cache{remark}")

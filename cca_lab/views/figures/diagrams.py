@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from cca_lab.views.figures.heatmaps import categories
-from cca_lab.views.figures.lines import curves
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
@@ -108,13 +107,3 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
 
     return categories({title: kinds(as_array(matrix).astype(int))
                        for title, matrix in needed.items()}, _REACHED, small=True)
-
-
-@styled
-def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]], *,
-                   title: str = "") -> Figure:
-    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where it is 0."""
-    return curves(gaps, {name: [weight or None for weight in stored]
-                         for name, stored in weights.items()}, title=title,
-                  xlabel="gap below the largest score (nats)", ylabel="stored weight",
-                  scales=("linear", 2))

@@ -143,27 +143,3 @@ def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
         axes.minorticks_off()
         axes.tick_params(axis="y", length=0)
     return figure
-
-
-@styled
-def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
-    """Draw gradient descent on two-dimensional quadratics over their contour lines.
-
-    A panel for each pair of H (2, 2) and the errors (steps + 1, 2), the start first; both modes
-    have one scale, so that a long contour is long.
-    """
-    figure, row = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 3.2), squeeze=False)
-    for axes, (title, (matrix, path)) in zip(row[0], panels.items(), strict=True):
-        matrix, path = as_array(matrix).astype(float), as_array(path).astype(float)
-        reach = 1.15 * np.abs(path).max(axis=0).clip(min=0.35 * np.abs(path).max())
-        x, y = np.meshgrid(np.linspace(-reach[0], reach[0], 120),
-                           np.linspace(-reach[1], reach[1], 120))
-        height = matrix[0, 0] * x * x + 2 * matrix[0, 1] * x * y + matrix[1, 1] * y * y
-        levels = np.quantile(height, np.linspace(0.04, 0.9, 8))
-        axes.contour(x, y, height, levels=levels, colors="#9CC8E3", linewidths=0.9)
-        axes.plot(*path.T, color=WRONG, linewidth=1.1, marker="o", markersize=2.5)
-        axes.plot(0, 0, "+", color=INK, markersize=9)
-        axes.set(xlabel="first mode", ylabel="second mode", title=f"{title}: {len(path) - 1} steps",
-                 aspect="equal")
-        axes.locator_params(nbins=4)
-    return figure

@@ -29,7 +29,6 @@ from cca_lab.views.figures.style import (
 
 SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still visible beside one of 100 %
 LEAST_WEIGHT = 1e-6  # where a logarithmic axis shows a weight of 0
-OFF = 0.15  # share of the range; points nearer to the diagonal are not named
 
 
 @styled
@@ -276,29 +275,4 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     heading(figure, title)
-    return figure
-
-
-@styled
-def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str], *, quantity: str,
-              title: str = "") -> Figure:
-    """Draw predictions against measurements, one point for each head; on the diagonal they agree.
-
-    `predicted` has (n,) by theory; points of the last one that are far from the diagonal are named.
-    """
-    measured = as_array(measured).ravel()
-    series = {theory: as_array(values).ravel() for theory, values in predicted.items()}
-    figure, axes = plt.subplots(figsize=(6.4, 3.8))
-    everything = np.concatenate([measured, *series.values()])
-    ends = [everything.min(), everything.max()]
-    axes.plot(ends, ends, color=FAINT, linewidth=1.2, linestyle=DASHED, label="agreement")
-    for (theory, values), colour in coloured(series.items()):
-        axes.plot(values, measured, "o", color=colour, markersize=5, label=theory)
-    for name, guess, seen in zip(names, values, measured, strict=True):
-        if abs(guess - seen) > OFF * (ends[1] - ends[0]):
-            axes.annotate(name, (guess, seen), xytext=(4, 3), textcoords="offset points",
-                          fontsize=7.5, color=FAINT)
-    axes.set(xlabel=f"{quantity}, predicted", ylabel=f"{quantity}, measured", title=title)
-    grid(axes)
-    legend_beside(axes)
     return figure

@@ -1,4 +1,4 @@
-"""Trained models: convergence, what recipes and mechanisms reach, beside printed numbers."""
+"""Trained models: what recipes and mechanisms reach, by offset, recipe and memory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,6 @@ from cca_lab.views.figures.style import (
     OF_MECHANISM,
     RAW,
     SERIES,
-    SKY,
     WEIGHTS,
     legend_beside,
     styled,
@@ -33,25 +32,6 @@ COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": 
                                                          "LM-Infinite": "lm_infinite",
                                                          "mean pooling": "mean_pooling",
                                                          "random tokens": "random_tokens"}.items()}
-
-
-@styled
-def convergence(losses: Mapping[str, Sequence[float]], *, ylabel: str = "loss") -> Figure:
-    """Draw loss against step, thin, and its running mean, thick (CCA, Figure 6)."""
-    return curves(range(1, 1 + max(map(len, losses.values()))), losses, xlabel="step",
-                  ylabel=ylabel, smoothing=5)
-
-
-@styled
-def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
-    """Draw exact match against the position of the answer, a line for each model.
-
-    By model and position (0 first, 1 last) the share answered.
-    """
-    return curves(sorted(next(iter(matches.values()))),
-                  {name: [100 * shares[place] for place in sorted(shares)]
-                   for name, shares in matches.items()}, **_MATCHES,
-                  xlabel="position of the answering document (0 first, 1 last)")
 
 
 @styled
@@ -183,27 +163,6 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
     right.set_xticks(ticks, [str(tick) for tick in ticks])
     right.minorticks_off()
     right.tick_params(left=False, labelleft=False)
-    return figure
-
-
-@styled
-def printed_and_ours(printed: Mapping[str, float], unit: str, ours: Mapping[str, Sequence[float]],
-                     metric: str, title: str = "") -> Figure:
-    """Draw the printed number of each setting on the left, ours on the right, a dot a seed."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 2.8))
-    left.plot(range(len(printed)), list(printed.values()), "o-", color=FAINT)
-    left.set_xticks(range(len(printed)), list(printed))
-    left.set(ylabel=unit, title="printed")
-    for at, numbers in enumerate(ours.values()):
-        right.plot([at] * len(numbers), numbers, "o", color=SKY, markersize=4)
-    right.plot(range(len(ours)), [sum(numbers) / len(numbers) for numbers in ours.values()], "-",
-               color=RAW)
-    right.set_xticks(range(len(ours)), list(ours))
-    right.set(ylabel=metric, title="here, a dot for each seed")
-    for axes in (left, right):
-        axes.margins(x=0.12)
-        axes.grid(axis="y", color=EMPTY)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
     return figure
 
 
