@@ -44,7 +44,6 @@ from cca_lab.models.training import (
     mark_trainable,
     row_losses,
 )
-from cca_lab.models.transfer import Teacher, row_errors, weights_of
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
@@ -88,15 +87,6 @@ class Finetuner:
             raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for "
                              f"each of {config.accumulation} micro-step(s) in {self.readers} "
                              "process(es) or groups of them")
-        if config.objective == "attention":
-            if self.accelerator.num_processes > 1:
-                raise ValueError(f"objective: got 'attention' in {self.accelerator.num_processes} "
-                                 "processes, wanted one; start it without torchrun")
-            if attention_of(model).name == "full":
-                raise ValueError("objective: got 'attention' for a model with full attention, "
-                                 "which has nothing to learn from itself; swap its attention, or "
-                                 "choose 'tokens'")
-        self.teacher = Teacher(model) if config.objective == "attention" else None
         if config.strategy == "lora":
             add_lora(model, config.rank)
         self.trained = mark_trainable(model, config.strategy)
@@ -107,8 +97,6 @@ class Finetuner:
         self.precision = self._precision(model)
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
-        if self.teacher is not None:
-            self.teacher.model.to(self.accelerator.device)
         # may copy the weights, so Muon must view them afterwards
         self.model = self.accelerator.prepare(model)
         optimizers = make_optimizers(model, muon=config.optimizer == "muon",
@@ -141,20 +129,14 @@ class Finetuner:
             given = local_inputs(model, ids)
         # the mean over each kind is taken over the whole batch, across micro-steps and processes
         kind = (torch.arange(rows, device=device) >= text_rows).long()  # (rows,): 0 text
-        # what each token's loss counts
-        weights = known[:, 1:].float() if self.teacher is None else weights_of(known, kind > 0)
-        marked = torch.zeros(2, device=device).index_add(0, kind, weights.sum(dim=1))
+        marked = torch.zeros(2, device=device).index_add(0, kind, known[:, 1:].float().sum(dim=1))
         share = torch.tensor([text_rows, rows - text_rows], device=device) / rows
         last = micro == self.config.accumulation - 1
         with nullcontext() if last else accelerator.no_sync(self.model):
-            if self.teacher is None:
-                with autocast(self.precision, device):
-                    logits = self.model(**given).logits
-                positions = given["position_ids"][0] if "position_ids" in given else None
-                losses = row_losses(logits, ids, known[mine], positions)
-            else:
-                with autocast(self.precision, device):
-                    losses = row_errors(model, self.teacher, ids, weights[mine])
+            with autocast(self.precision, device):
+                logits = self.model(**given).logits
+            positions = given["position_ids"][0] if "position_ids" in given else None
+            losses = row_losses(logits, ids, known[mine], positions)
             losses = losses / marked.clamp(min=1)[kind[mine]]
             if not losses.requires_grad:
                 raise ValueError(f"strategy: nothing that {self.config.strategy!r} trains is used "
@@ -166,7 +148,7 @@ class Finetuner:
 
     def _step(self) -> dict[str, float | None]:
         config, rate, mixture = self.config, self.config.rate(self.step), self.mixture
-        self.model.train(self.teacher is None)  # dropout would count as an error of the layer
+        self.model.train()
         ids, known = (tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step))
         model = self.accelerator.unwrap_model(self.model)
         # it is saved and evaluated at full size

@@ -10,7 +10,6 @@ MOST_RATE = 1e38  # a larger one is no number of float32
 Strategy = Literal["full", "qkv", "none", "compressor", "lora"]
 Optimizer = Literal["adamw", "muon"]
 Precision = Literal["auto", "float32", "bf16"]
-Objective = Literal["tokens", "attention"]
 
 
 class Diverged(RuntimeError):
@@ -53,9 +52,6 @@ class FinetuneConfig:
     a CPU where it is faster, measured before the first step."""
     rank: Count = 16
     """Rank of the updates that lora trains."""
-    objective: Objective = "tokens"
-    """What is trained: the prediction of tokens, or each layer's attention, to give what full
-    attention gave (before a finetuning on tokens)."""
 
     def __post_init__(self) -> None:
         check_integers(0, steps=self.steps, warmup=self.warmup, save_every=self.save_every)
@@ -67,7 +63,7 @@ class FinetuneConfig:
                 raise ValueError(f"{name}: got 0, which trains nothing; choose a number above 0")
         check_numbers(0, 1, grow=self.grow)
         for name, kind in (("strategy", Strategy), ("optimizer", Optimizer),
-                           ("precision", Precision), ("objective", Objective)):
+                           ("precision", Precision)):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}: got {getattr(self, name)!r}, wanted one of "
                                  f"{', '.join(get_args(kind))}")
