@@ -36,6 +36,7 @@ LONG: dict[str, dict[str, Any]] = {  # of a prompt
 LAYERS, LONG_LAYERS = 8, 2
 PROMPT, TOKENS, LONG_PROMPT = 300, 48, 16_000
 PADS = (0, 7, 14, 21)  # padding before the rows of different length
+MORE = 4  # times the rounds of single rows' steps, which are short
 REAL = {"cca": {"group": 16, "window": 128, "sinks": 4},
         "streaming_llm": {"sinks": 4, "recent": 395}}
 REAL_LENGTHS, REAL_TOKENS = (1028, 2052, 4100, 8196), 6  # closed groups behind four sinks
@@ -46,7 +47,8 @@ def measure(rounds: int) -> list[dict[str, Any]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        step = interleaved(rounds, OPTIONS, LAYERS, lambda model, name: decoding(model, name, 1))
+        step = interleaved(MORE * rounds, OPTIONS, LAYERS,
+                           lambda model, name: decoding(model, name, 1))
         ragged = interleaved(rounds, OPTIONS, LAYERS, lambda model, name: (
             decoding(model, name, len(PADS), PADS) / decoding(model, name, len(PADS))))
         prompt = interleaved(rounds, LONG, LONG_LAYERS, reading)
@@ -77,7 +79,7 @@ def table(result: Mapping[str, Any]) -> str:
         rows, "{cpu}, one thread, CPU time, torch {torch}".format_map(result["machine"])
         + f"; Llama of width 64, 4 heads, 2 KV heads, {LAYERS} layers after {PROMPT} tokens, and "
         f"{LONG_LAYERS} layers for the prompt; medians [lowest, highest] of {result['rounds']} "
-        "interleaved rounds.")
+        f"interleaved rounds, of a step {MORE * result['rounds']}.")
 
 
 def measure_next(rounds: int) -> list[dict[str, Any]]:

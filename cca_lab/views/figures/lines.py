@@ -24,7 +24,7 @@ from cca_lab.views.figures.style import (
 def curves(x: Sequence[float], series: Mapping[str, Any], *, xlabel: str, ylabel: str,
            title: str = "", scales: tuple[Any, Any] = ("linear", "linear"), marker: str = "",
            reference: Mapping[str, float] | None = None, at: Sequence[float] = (),
-           least: bool = False, smoothing: int = 1, limits: tuple[Any, Any] = (None, None),
+           least: bool = False, limits: tuple[Any, Any] = (None, None),
            dots: Mapping[str, Mapping[float, float]] | None = None,
            colours: Mapping[str, ColorType] | None = None) -> Figure:
     """Draw a quantity against another, a line for each name.
@@ -38,7 +38,6 @@ def curves(x: Sequence[float], series: Mapping[str, Any], *, xlabel: str, ylabel
         reference: by name a value that is drawn as a dashed horizontal line.
         at: places of vertical dotted lines.
         least: mark the minimum of each line.
-        smoothing: points of a running mean; with more than one the values are drawn thin.
         limits: of the values.
         dots: by name measured values by their x.
         colours: by name; by default those of the mechanisms, then in order.
@@ -49,12 +48,8 @@ def curves(x: Sequence[float], series: Mapping[str, Any], *, xlabel: str, ylabel
             continue
         values = np.array([np.nan if y is None else y for y in as_array(series[name]).tolist()])
         steps = as_array(x)[:len(values)]
-        width = min(smoothing, len(values))
-        if smoothing > 1:
-            axes.plot(steps, values, color=colour, alpha=0.3, linewidth=1)
-            values = np.convolve(values, np.ones(width) / width, mode="valid")
-        axes.plot(steps[width - 1:], values, color=colour, linewidth=2, marker=marker or None,
-                  markersize=4, label=name)
+        axes.plot(steps, values, color=colour, linewidth=2, marker=marker or None, markersize=4,
+                  label=name)
         if least:
             lowest = int(np.argmin(values))
             axes.plot(steps[lowest], values[lowest], "o", color=colour, markersize=6)

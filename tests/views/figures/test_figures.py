@@ -180,16 +180,12 @@ def test_programs_draw_every_tile_in_its_program_s_colour():
     assert axes.collections[0].get_offsets().tolist() == [[0.5, 0.5], [1.5, 1.5], [2.5, 2.5]]
 
 
-def test_curves_draw_values_means_references_and_minima():
+def test_curves_draw_values_references_and_minima():
     axes = curves([1, 2, 3], {"a": [5.0, None, 4.0], "b": [3.0]}, xlabel="x", ylabel="y",
                   reference={"r": 2.0}).axes[0]
     a, b, r = axes.get_lines()
     assert a.get_ydata()[[0, 2]].tolist() == [5, 4] and np.isnan(a.get_ydata()[1])
     assert b.get_xdata().tolist() == [1] and set(r.get_ydata()) == {2.0}
-    smooth = curves([1, 2, 3], {"a": [5.0, 3.0, 4.0]}, xlabel="x", ylabel="y", smoothing=2)
-    seen, mean = smooth.axes[0].get_lines()[:2]
-    assert seen.get_ydata().tolist() == [5, 3, 4] and mean.get_ydata().tolist() == [4, 3.5]
-    assert mean.get_xdata().tolist() == [2, 3]
     assert costs.valleys([2, 4, 8], {"a": [4, 3, 5]}, ylabel="p").axes[0].texts[0].get_text() == "4"
 
 
