@@ -1,9 +1,9 @@
-"""Full causal attention in five forms, from a loop over rows to FlashAttention's tiles.
+"""Full causal attention in four forms, from a loop over rows to FlashAttention's tiles.
 
     out_i = softmax(scale * q_i K_{0..i}^T) V_{0..i}    (Vaswani et al. 2017, Eq. 1, with a mask)
 
 All forms compute this equation, and the tests check each against the one before it:
-`loops` -> `dense` -> `online_softmax` -> `tiled` -> `Full().attention`. Rows count from 0.
+`loops` -> `dense` -> `tiled` -> `Full().attention`. Rows count from 0.
 """
 
 from dataclasses import dataclass
@@ -63,24 +63,6 @@ def effective(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
     scores = scale * (q @ expand_heads(k, q.shape[1]).mT)                             # (B, H, L, L)
     past = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()       # t <= i
     return torch.softmax(scores.masked_fill(~past, float("-inf")), dim=-1)
-
-
-def online_softmax(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Compute full causal attention with one pass over the keys of each row; arguments of `loops`.
-
-    A row of scores is never stored: `online_softmax_row` has the recurrence.
-    """
-    check_qkv(q, k, v)
-    batch, heads, length, head_dim = q.shape
-    k, v = expand_heads(k, heads), expand_heads(v, heads)
-    scale = head_dim**-0.5 if scale is None else scale
-    out = q.new_zeros(q.shape)
-    for b in range(batch):
-        for h in range(heads):
-            for i in range(length):
-                past = slice(0, i + 1)
-                out[b, h, i] = online_softmax_row(q[b, h, i], k[b, h, past], v[b, h, past], scale)
-    return out
 
 
 def online_softmax_row(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:

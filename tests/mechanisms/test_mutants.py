@@ -63,7 +63,7 @@ FULL_MUTANTS = [
     (wrong_full.values_read_with_strides_of_keys, bench.check_layouts, "stride 0"),
 ]
 cca_dense = form(CCA, "attention", backend="dense")
-FULL_FORMS = [full.loops, full.dense, full.online_softmax, full.tiled, form(Full, "attention")]
+FULL_FORMS = [full.loops, full.dense, full.tiled, form(Full, "attention")]
 
 
 def label(value) -> str | None:
