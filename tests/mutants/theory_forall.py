@@ -194,14 +194,14 @@ TENSOR_SLIPS = {
         "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, self.sinks, end)",
         "self.raw_value, self.sinks, end + 1)"),
     "tables of the wrong tokens": Slip(
-        "cca", f"{STATES}cca.cache.CCAState._close_groups", "slice(count, None)",
-        "slice(count - 1, None)"),
+        "cca", f"{STATES}cca.cache.CCAState._close_groups", "at(rotation, slice(0, count))",
+        "at(rotation, [0] * count)"),
     "rows counted from the chunk": Slip(
-        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState.step",
+        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend",
         "row = torch.arange(self.seen,", "row = -self.seen + torch.arange(self.seen,"),
     "a chunk that attends as a single row": Slip(
         "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend",
-        "len(row) == 1 and ", ""),
+        "query.shape[2] == 1 and ", ""),
     "a segment that attends as a single row": Slip(
         "lococo", f"{STATES}lococo.cache.LoCoCoState._attend", "if rows == 1:", "if rows:"),
     "queries of the block without the newest": Slip(
