@@ -1,6 +1,7 @@
 """Settings of the whole suite, which stand before any import of torch or transformers."""
 
 import os
+import signal
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -10,6 +11,9 @@ os.environ["MPLBACKEND"] = "Agg"
 # user's cache.
 os.environ["CCA_LAB_NATIVE"] = "0"
 os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(__file__).parents[1] / "build" / "native")
+
+# A shell lets its background jobs ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # workers share the cores: several threads each would only wait
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -37,10 +41,19 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in `SLOW`; the longest begin, or one worker runs them alone at the end."""
+    """Mark what stands in `SLOW`; each worker begins with some of the longest.
+
+    At first each is given as many tests, in a row; with the longest in one row, one worker would
+    run them alone.
+    """
     slow = [Path(__file__).parent / name for name in SLOW]
     for item in items:
         if any(item.path.is_relative_to(place) for place in slow):
             item.add_marker("slow")
     first = ("test_notebooks.py", "test_kernels_offline.py")
-    items.sort(key=lambda item: item.path.name not in first)
+    long = [item for item in items if item.path.name in first]
+    others = [item for item in items if item.path.name not in first]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    bounds = [worker * len(others) // workers for worker in range(workers + 1)]
+    items[:] = [item for worker in range(workers) for item in (
+        *long[worker::workers], *others[bounds[worker] : bounds[worker + 1]])]

@@ -25,6 +25,7 @@ from tests.notebook_rules import (
 from tests.small_notebooks import notebook, printed
 
 NOTEBOOKS = sorted(files.notebooks_folder().glob("*.ipynb"))
+TRAINS = "14"  # for two minutes
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -44,7 +45,9 @@ def test_no_tempting_answer_is_what_came_out(path: Path):
     assert told == sum(given) > 0  # `reveal` leaves out what came out
 
 
-@each_notebook
+@pytest.mark.parametrize("path", [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.nightly] * path.stem.startswith(TRAINS))
+    for path in NOTEBOOKS])
 def test_notebook_runs_and_prints_what_is_committed(path: Path):
     committed = nbformat.read(path, as_version=4)
     fresh = copy.deepcopy(committed)

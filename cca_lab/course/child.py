@@ -15,14 +15,13 @@ import importlib.abc
 import json
 import linecache
 import os
-import shutil
 import signal
 import socket
 import struct
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +143,7 @@ def start_forks(control: socket.socket, folders: list[str]) -> None:
     Whatever goes wrong ends this process, and the other side starts a new one.
     """
     child = 0
+    kept = {entry for folder in folders for entry in below(Path(folder))}  # a clone may lie there
     while True:
         word, links, *_ = socket.recv_fds(control, 1, 1)
         if not word:
@@ -154,7 +154,7 @@ def start_forks(control: socket.socket, folders: list[str]) -> None:
         while folders and len(list(Path("/proc").glob("[0-9]*"))) > 2:
             time.sleep(0.001)  # the sandbox and this process stay
         for folder in folders:
-            empty(Path(folder))
+            empty(Path(folder), kept)
         child = os.fork()
         if child == 0:
             control.close()
@@ -163,11 +163,22 @@ def start_forks(control: socket.socket, folders: list[str]) -> None:
         control.send(b"+")
 
 
-def empty(folder: Path) -> None:
-    """Remove all that lies in a folder, and rights that were changed."""
+def below(folder: Path) -> Iterator[Path]:
+    """Yield all that lies below a folder, the inner first, without what is mounted there."""
     for entry in folder.iterdir():
+        if entry.lstat().st_dev == folder.stat().st_dev:
+            if entry.is_dir() and not entry.is_symlink():
+                yield from below(entry)
+            yield entry
+
+
+def empty(folder: Path, kept: set[Path]) -> None:
+    """Remove all that lies below a folder but what is kept, and rights that were changed."""
+    for entry in list(below(folder)):
+        if entry in kept:
+            continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+            entry.rmdir()
         else:
             entry.unlink()
     if folder.stat().st_uid == os.getuid():

@@ -388,3 +388,15 @@ def test_a_busy_machine_costs_nobody_a_mark():
         for other in others:
             other.kill()
             other.wait()
+
+
+def test_what_a_folder_held_at_the_start_stays(tmp_path):
+    """A clone may lie below /tmp, which is emptied before each fork."""
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone" / "module.py").touch()
+    kept = set(child.below(tmp_path))
+    (tmp_path / "clone" / "left").touch()
+    (tmp_path / "mine" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "clone")
+    child.empty(tmp_path, kept)
+    assert set(child.below(tmp_path)) == kept

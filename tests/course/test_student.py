@@ -127,7 +127,7 @@ def test_no_other_cell_needs_what_the_reader_writes(path):
     assert not turn & names
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_notebook_with_nothing_written_runs_to_its_end():
     number = "03"  # test_jupyterlab.py runs 00
     [path] = [path for path in NOTEBOOKS if path.stem.startswith(number)]
