@@ -12,15 +12,15 @@ os.environ["MPLBACKEND"] = "Agg"
 os.environ["CCA_LAB_NATIVE"] = "0"
 os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(__file__).parents[1] / "build" / "native")
 
-# A shell lets its background jobs ignore Ctrl-C, which some tests send.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 # workers share the cores: several threads each would only wait
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
+
+# A shell lets its background jobs ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time, and no deadline: how fast a machine is does not decide a test.
 settings.register_profile("lab", deadline=None, derandomize=True)
