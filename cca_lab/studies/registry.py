@@ -32,6 +32,8 @@ STUDIES: dict[str, tuple[str, str]] = {
     "decode": ("cca_lab.studies.benchmarks.decode:Decode",
                "Measure one token's attention with each cache against a full cache: time, bytes, "
                "entries."),
+    "steps": ("cca_lab.studies.benchmarks.steps:Steps",
+              "Measure what each cache costs beside attention, in small models."),
     "model": ("cca_lab.studies.benchmarks.model:ModelBench",
               "Measure a model, random or real: first token, next tokens, memory, training."),
     "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",

@@ -25,7 +25,6 @@ from cca_lab.mechanisms import Mechanism, mechanism_of
 from cca_lab.mechanisms.caching.state import Copies, Draw, GrowingBuffers, State
 from cca_lab.options import Count
 from cca_lab.reporting import machine
-from cca_lab.studies.benchmarks import steps
 from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, interleave
 from cca_lab.studies.study import markdown, result_file
@@ -57,8 +56,6 @@ class Decode:
     """Tokens read before the timed ones."""
     cache: tuple[str, ...] = ()
     """Mechanisms whose caches are measured; all without the option."""
-    small_model: bool = False
-    """Measure the steps of small models with each cache instead, and a long prompt."""
     rounds: Count = 3
     """Interleaved rounds; each time is the median over them."""
     out: Path | None = None
@@ -66,13 +63,6 @@ class Decode:
 
     def run(self) -> None:
         """Measure a row per length, shape and cache; print the table and what was left out."""
-        if self.small_model:
-            with result_file(self.out) as result:
-                result |= {"machine": machine(), "bench": "steps", "rounds": self.rounds,
-                           "rows": steps.measure(self.rounds),
-                           "next": steps.measure_next(self.rounds)}
-            print(steps.table(result), steps.next_table(result), sep="\n\n")
-            return
         options = chosen("cache", self.cache, every_cache())
         with result_file(self.out) as result:
             result |= {"machine": machine(), "bench": "decode", "rounds": self.rounds,

@@ -1,4 +1,4 @@
-"""What a cache costs around attention, in a small Llama: `cca-lab study decode --small-model`.
+"""What a cache costs around attention, in a small Llama: `cca-lab study steps`.
 
 At these sizes attention itself takes little, so that the table shows what is done beside it: for a
 decoded token in each layer, for rows of different length, and, with a long prompt, for the choice
@@ -9,6 +9,8 @@ model's own attention with transformers' DynamicCache.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,8 +18,10 @@ from torch import Tensor
 
 from cca_lab import models
 from cca_lab.mechanisms.caching.state import Draw
+from cca_lab.options import Count
+from cca_lab.reporting import machine
 from cca_lab.studies.benchmarks.timing import median_and_range, rotating
-from cca_lab.studies.study import markdown
+from cca_lab.studies.study import markdown, result_file
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -40,6 +44,23 @@ MORE = 4  # times the rounds of single rows' steps, which are short
 REAL = {"cca": {"group": 16, "window": 128, "sinks": 4},
         "streaming_llm": {"sinks": 4, "recent": 395}}
 REAL_LENGTHS, REAL_TOKENS = (1028, 2052, 4100, 8196), 6  # closed groups behind four sinks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Measure what each cache costs beside attention, in small models."""
+
+    rounds: Count = 3
+    """Interleaved rounds; each time is the median over them."""
+    out: Path | None = None
+    """JSON file to write."""
+
+    def run(self) -> None:
+        """Measure a row per attention; print both tables."""
+        with result_file(self.out) as result:
+            result |= {"machine": machine(), "bench": "steps", "rounds": self.rounds,
+                       "rows": measure(self.rounds), "next": measure_next(self.rounds)}
+        print(table(result), next_table(result), sep="\n\n")
 
 
 def measure(rounds: int) -> list[dict[str, Any]]:
@@ -135,23 +156,24 @@ def interleaved(rounds: int, options: Mapping[str, dict[str, Any]], layers: int,
 
 def llama(layers: int) -> "PreTrainedModel":
     """Return a small Llama of random weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=layers,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=65536)).eval()
+    return new_llama(vocab_size=256, hidden_size=64, intermediate_size=128,
+                     num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+                     max_position_embeddings=65536)
 
 
 def smollm2() -> "PreTrainedModel":
     """Return a Llama of the sizes of SmolLM2-135M, of random weights."""
+    return new_llama(vocab_size=49152, hidden_size=576, intermediate_size=1536,
+                     num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
+                     max_position_embeddings=16384, tie_word_embeddings=True)
+
+
+def new_llama(**sizes: Any) -> "PreTrainedModel":
+    """Return a Llama of random weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
-        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=16384,
-        tie_word_embeddings=True)).eval()
+    return LlamaForCausalLM(LlamaConfig(**sizes)).eval()
 
 
 @torch.no_grad()

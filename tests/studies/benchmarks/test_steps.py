@@ -1,11 +1,10 @@
-"""`cca-lab study decode --small-model` measures every attention, and its file gives the tables."""
+"""`cca-lab study steps` measures every attention, and its file gives the tables."""
 
 import json
 
 import pytest
 
 from cca_lab.studies.benchmarks import steps
-from cca_lab.studies.benchmarks.decode import Decode
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def small(monkeypatch):
 
 
 def test_every_attention_is_measured(small, tmp_path, capsys):
-    Decode(small_model=True, rounds=2, out=tmp_path / "steps.json").run()
+    steps.Steps(rounds=2, out=tmp_path / "steps.json").run()
     result = json.loads((tmp_path / "steps.json").read_text(encoding="utf-8"))
     names = [row["attention"] for row in result["rows"]]
     assert names == ["full", *steps.OPTIONS] and set(steps.LONG) == set(steps.OPTIONS)
