@@ -129,10 +129,17 @@ def solutions(number: str) -> dict[str, list[str]]:
             for name, region in regions.items() if region}
 
 
+@pytest.fixture(scope="module")
+def climb(mine):
+    """A folder of their own for the notebooks, in which nothing was tried before."""
+    assert lab.notebooks(student=mine / "climb") == 0
+    return mine / "climb"
+
+
 @pytest.mark.parametrize("number", CLIMB)
-def test_a_reader_climbs(page, mine, number):
+def test_a_reader_climbs(page, climb, number):
     """Catches a cell that needs what the reader did not write, and work that is not kept."""
-    page.evaluate(jupyterlab.OPEN, NAMES[number])
+    page.evaluate(jupyterlab.OPEN, f"climb/{NAMES[number]}")
     for name, lines in solutions(number).items():
         # one statement more than the folded solution: it is nobody's copy
         indentation = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
@@ -140,28 +147,28 @@ def test_a_reader_climbs(page, mine, number):
     jupyterlab.choose(page, "Run", "Run All Cells")
     page.wait_for_function(jupyterlab.FINISHED, timeout=10 * jupyterlab.PATIENCE)
     jupyterlab.save(page)
-    cells = nbformat.read(mine / NAMES[number], as_version=4).cells
+    cells = nbformat.read(climb / NAMES[number], as_version=4).cells
     failed = [(cell.id, output.evalue) for cell in cells for output in cell.get("outputs", [])
               if output.output_type == "error"]
     assert not failed
-    kept = (mine / FILE).read_text()
+    kept = (climb / FILE).read_text()
     for task_id, name in LADDER.items():
         if task_id.startswith(number):
             assert f"# ---- {task_id} {name}: {YOURS}\n" in kept
 
 
-def test_what_is_left_works_in_a_new_process(mine):
+def test_what_is_left_works_in_a_new_process(climb):
     """The library passes the bench, and the model that was trained with it is loaded and writes.
 
     It needs what the climb above leaves.
     """
-    if not (mine / "my-gpt2-cca").is_dir():
+    if not (climb / "my-gpt2-cca").is_dir():
         pytest.skip("nobody climbed")
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    bench = subprocess.run([sys.executable, "-m", "pytest", "-q", FILE], cwd=mine, env=environment,
+    bench = subprocess.run([sys.executable, "-m", "pytest", "-q", FILE], cwd=climb, env=environment,
                            capture_output=True, text=True, check=False)
     assert bench.returncode == 0 and "2 passed" in bench.stdout, bench.stdout
-    asked = subprocess.run([sys.executable, "-c", ASKS], cwd=mine, env=environment,
+    asked = subprocess.run([sys.executable, "-c", ASKS], cwd=climb, env=environment,
                            capture_output=True, text=True, check=False)
     assert "it writes: A text" in asked.stdout, asked.stderr
 
