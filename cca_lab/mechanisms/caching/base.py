@@ -19,6 +19,7 @@ from transformers import Cache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from cca_lab.attention.arguments import check_tensors
+from cca_lab.attention.eager import eager
 from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 from cca_lab.mechanisms.caching.state import State
@@ -337,6 +338,7 @@ class MechanismCache(Cache, Generic[M]):
             StateLayer(partial(type(self).state, attention.at_layer(layer)), self.padding)
             for layer in range(config.num_hidden_layers)])
 
+    @eager  # a compiled model would be compiled anew for each number of tokens read
     def begin_forward(self, config: PreTrainedConfig, mechanism: Mechanism) -> None:
         """Begin to read a chunk; ValueError unless a model of this config can go on here.
 
