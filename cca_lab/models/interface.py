@@ -255,8 +255,10 @@ def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
 
 def attention_hook(module: AttentionLayer, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> Arguments:
-    """Before an attention layer's forward: pass on cache and rotary tables."""
-    kwargs[CACHE] = kwargs.get("past_key_values")
+    """Before an attention layer's forward: pass on cache (it expects a read now) and tables."""
+    kwargs[CACHE] = cache = kwargs.get("past_key_values")
+    if isinstance(cache, MechanismCache) and module.config._attn_implementation == IMPLEMENTATION:
+        cache.layers[module.layer_idx].expected = True
     kwargs[ROTATION] = kwargs.get("position_embeddings")
     kwargs[CONTEXT] = vars(module).get(CONTEXT)
     return args, kwargs

@@ -191,6 +191,8 @@ def test_a_cache_of_an_interrupted_forward_is_refused(layer, part):
     with pytest.raises(KeyboardInterrupt):
         logits(model, ids[:, :9], past_key_values=cache)
     hook.remove()
+    with pytest.raises(ValueError, match="attention does not read this cache"):
+        logits(tiny("llama"), ids, past_key_values=copy.deepcopy(cache))
     if cache.layers[0].columns != cache.layers[1].columns:
         with pytest.raises(ValueError, match="layers have read 0 to 9 tokens.*interrupted"):
             logits(model, ids, past_key_values=cache)

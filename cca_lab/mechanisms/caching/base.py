@@ -19,6 +19,7 @@ from transformers import Cache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from cca_lab.attention.arguments import check_tensors
+from cca_lab.attention.eager import eager
 from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 from cca_lab.mechanisms.caching.state import State
@@ -38,11 +39,11 @@ def mechanism_in(config: PreTrainedConfig) -> Mechanism:
 def mechanism_named_in(config: PreTrainedConfig) -> Mechanism:
     """Return the mechanism that a config names, switched on or not: one object for all layers."""
     global _latest
-    choice = getattr(config, CHOICE, _FULL)
-    if choice is not _latest[0] or choice != _latest[1]:
+    choice, latest = getattr(config, CHOICE, _FULL), _latest  # another thread may replace it
+    if choice is not latest[0] or choice != latest[1]:
         made = _made(json.dumps(choice, default=operator.index))
-        _latest = choice, copy.deepcopy(choice), made
-    return _latest[2]
+        _latest = latest = choice, copy.deepcopy(choice), made
+    return latest[2]
 
 
 _FULL = {"name": "full"}
@@ -198,8 +199,7 @@ class StateLayer(CacheLayerMixin):
         self.dtype = self.dtype or key.dtype
         if dtype != self.dtype:  # where autocast is around a part of the text only
             query, key, value = (x.to(self.dtype) for x in (query, key, value))
-        if batch > 1:
-            self._arrange(chunk, padded=bool(padding))
+        self._arrange(chunk, padded=bool(padding))
         if not padding and len(self.states) == 1:
             self._begin(batch)
             output = self.states[0].step(query, key, value, scale=scale, rotation=rotation)
@@ -338,8 +338,9 @@ class MechanismCache(Cache, Generic[M]):
             StateLayer(partial(type(self).state, attention.at_layer(layer)), self.padding)
             for layer in range(config.num_hidden_layers)])
 
+    @eager  # a compiled model would be compiled anew for each number of tokens read
     def begin_forward(self, config: PreTrainedConfig, mechanism: Mechanism) -> None:
-        """Let each layer expect a chunk; ValueError unless a model of this config can go on here.
+        """Begin to read a chunk; ValueError unless a model of this config can go on here.
 
         It must have the sizes that the cache was made for; a cache that has read a text goes on in
         the model that read it, and only if that forward was finished in every layer.
@@ -361,8 +362,6 @@ class MechanismCache(Cache, Generic[M]):
                              "new cache for this one, or reset() this cache")
         self.reader = config
         self.padding.forget()
-        for layer in self.layers:
-            layer.expected = True
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy, whose model may be a copy too."""

@@ -47,7 +47,7 @@ class RaggedState(CCAState):
         sink_key, sink_value: (B, Hk, S, D).
         raw_key, raw_value: (B, Hk, s + g - 1, D), those of a row at the right.
         cos, sin: (B, 2 g - 1, D), those of the last tokens; None without rotary positions.
-        waiting: of each row whose group is not pooled yet, the tokens since, and the query.
+        waiting: the query that pools the last closed group, of each row where it is still to pool.
     """
 
     stored: tuple[str, ...] = ("core_key", "core_value", "sink_key", "sink_value", "raw_key",
@@ -60,7 +60,7 @@ class RaggedState(CCAState):
         vars(self).update(vars(states[0]))  # the options
         self.buffers, self.visible, self.chunk_tables = GrowingBuffers(), (NO_TOKENS,) * 3, ()
         self.behind = [state.seen - self.sinks for state in states]
-        self.waiting: dict[int, tuple[int, Tensor]] = {}
+        self.waiting: dict[int, Tensor] = {}
         self.seen = max(state.seen for state in states)
         places = max(state.core_key.shape[2] for state in states) + ROOM
         width = self.window + self.group - 1
@@ -85,37 +85,38 @@ class RaggedState(CCAState):
                                   for past, new in zip((self.cos, self.sin), rotation, strict=True))
         self.behind = [count + 1 for count in self.behind]
         self.seen += 1
-        self.waiting = {row: (age + 1, last) for row, (age, last) in self.waiting.items()}
         for row, count in enumerate(self.behind):
             if count % self.group == 0:
-                self.waiting[row] = 0, query[row : row + 1] * scale
-        if any(age >= min(self.group, self.window) - 1 for age, _ in self.waiting.values()):
+                self.waiting[row] = query[row : row + 1] * scale
+        latest = min(self.group, self.window) - 1
+        if any(self.behind[row] % self.group >= latest for row in self.waiting):
             self._pool()
         mask = _mask(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
                      self.window, self.bias, query.dtype)
         keys = torch.cat((self.core_key, self.sink_key, self.raw_key), dim=2)
         values = torch.cat((self.core_value, self.sink_value, self.raw_value), dim=2)
         rows = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
-        return F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask,
-                                              scale=scale).reshape(query.shape)
+        with torch.autocast("cpu", enabled=False):  # it would round what is stored
+            output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
+        return output.reshape(query.shape)
 
     def _pool(self) -> None:
         """Pool the groups that wait for it."""
         if not self.waiting:
             return
-        ages, queries = zip(*self.waiting.values(), strict=True)
-        rows, age = torch.tensor(list(self.waiting), device="cpu"), torch.tensor(ages, device="cpu")
-        places = torch.tensor(self.behind, device="cpu")[rows] // self.group - 1
-        # of a row's last tokens, the newest being -1
-        members = torch.arange(-self.group, 0, device="cpu") - age[:, None]     # (n, g)
+        rows = torch.tensor(list(self.waiting), device="cpu")
+        behind = torch.tensor(self.behind, device="cpu")[rows]
+        places = behind // self.group - 1
+        # of a row's last tokens, the newest being -1; behind mod g of them came after the group
+        members = torch.arange(-self.group, 0, device="cpu") - (behind % self.group)[:, None]
         k, v = (x[rows[:, None], :, members].transpose(1, 2)
-                for x in (self.raw_key, self.raw_value))                        # (n, Hk, g, D)
+                for x in (self.raw_key, self.raw_value))  # (n, Hk, g, D)
         cos, sin = self.cos, self.sin
         rotation = None if cos is None or sin is None else (cos[rows[:, None], members],
                                                             sin[rows[:, None], members])
-        core_key, core_value, _ = pool_checked(
-            torch.cat(queries).expand(-1, -1, self.group, -1), k, v, self.group, scale=1.0,
-            rotation=rotation, weights=self.weights)
+        queries = torch.cat(list(self.waiting.values())).expand(-1, -1, self.group, -1)
+        core_key, core_value, _ = pool_checked(queries, k, v, self.group, scale=1.0,
+                                               rotation=rotation, weights=self.weights)
         self.waiting = {}
         more = ROOM if int(places.max()) >= self.core_key.shape[2] else 0
         for name, core in (("core_key", core_key), ("core_value", core_value)):

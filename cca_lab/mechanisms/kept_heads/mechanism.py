@@ -284,8 +284,10 @@ def best_heads(scores: Sequence[Sequence[float]], count: int) -> list[list[int]]
 def _index(numbers: list[int]) -> Index:
     """Return an index of these numbers, a slice if they are successive: it copies nothing."""
     first, last = numbers[0], numbers[-1]
-    return slice(first, last + 1) if numbers == list(range(first, last + 1)) else torch.tensor(
-        numbers, device="cpu")
+    if numbers == list(range(first, last + 1)):
+        return slice(first, last + 1)
+    with torch.inference_mode(False):  # one made during inference must serve training too
+        return torch.tensor(numbers, device="cpu")
 
 
 def _are_lists(kept: Any) -> bool:

@@ -141,7 +141,7 @@ class StreamingLLMState(Stored):
     def join(self, states: Sequence[Any]) -> list[State]:
         """Return one state once all rows are full, unless queries turn by a row's own angle."""
         full = self.sinks + self.recent
-        turns = any(state.tables or state.seen < full for state in states)
+        turns = any(state.tables or state.seen < max(full, 1) for state in states)
         return list(states) if turns else [self.joined(states)]
 
     def tensors(self) -> list[Tensor]:
