@@ -115,8 +115,14 @@ def reading_minutes(notebook: NotebookNode) -> float:
 
 
 def turn_breaks(notebook: NotebookNode) -> list[str]:
-    """List the turns above which their minutes and difficulty do not stand as registered."""
+    """List where the minutes and the difficulty of the turns do not stand as registered."""
     breaks, above = [], ""
+    words = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    read = sum(map(int, re.findall(r"^## .*\((\d+) min\)$", words, re.MULTILINE)))
+    write = sum(TURNS[name].minutes for cell in notebook.cells
+                for name in re.findall(r'\byour_turn\("([^"]+)"', cell.source))
+    if f"**Time:** {read} minutes to read, {write} minutes to write" not in words:
+        breaks.append(f"its beginning does not say {read} minutes to read, {write} to write")
     for cell in notebook.cells:
         for name in re.findall(r'\byour_turn\("([^"]+)"', cell.source):
             task = TURNS[name]

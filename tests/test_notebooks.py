@@ -224,7 +224,7 @@ your_turn("00.1", double)"""
 
 def climbed():
     """A notebook that keeps to `climb_breaks` and `turn_breaks`."""
-    made = notebook("# Title", "1", TURN)
+    made = notebook("# Title\n\n**Time:** 0 minutes to read, 5 minutes to write", "1", TURN)
     made.cells[1:1] = [new_markdown_cell("**Your turn (5 minutes, difficulty 1 of 5).** Write it.")]
     made.cells.append(new_markdown_cell("## What we saw\n\n**Further reading:**\n\n* This\n\n"
                                         "**Assignment:** [a1](../lab/release/a1/a1.ipynb)"))
@@ -237,6 +237,7 @@ NOT_CLIMBED = {
     "shows the solution": lambda made: made.cells[2].update(
         source="def twice(x):\n    return (x + x) if x else x * 0"),
     "the end lacks": lambda made: made.cells[-1].update(source="## What we saw"),
+    "its beginning": lambda made: made.cells[0].update(source="# Title"),
     "above it stands not once": lambda made: made.cells[1].update(
         source="**Your turn (6 minutes, difficulty 1 of 5).** Write it."),
 }

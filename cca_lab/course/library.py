@@ -40,9 +40,10 @@ LADDER = {
     "09.3": "operations_a_byte", "09.4": "computed_pairs", "10.2": "chance_of_sparse",
     "10.4": "counterexample", "10.6": "corrected_bound", "10.8": "row_that_fools",
     "11.4": "noise_factor", "11.8": "kappas", "11.10": "rising_rows", "12.2": "layers_until",
-    "12.6": "unseen_change", "13.3": "with_attention", "13.6": "groups_of",
-    "14.2": "two_losses", "14.3": "train", "15.2": "half_width", "15.5": "verdict",
-    "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads", "17.6": "entries"}
+    "12.6": "unseen_change", "13.3": "with_attention", "13.8": "core_scores",
+    "13.6": "groups_of", "14.2": "two_losses", "14.3": "train", "15.2": "half_width",
+    "15.5": "verdict", "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads",
+    "17.6": "entries"}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"
@@ -240,12 +241,12 @@ def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
             examine(small)
         lines = said.getvalue().splitlines()
         print(f"\n{mine.title}: passes {sum(line.startswith('  ok') for line in lines)} of the "
-              f"bench's {len(lines)} tests")
+              f"bench's {len(lines)} tests; on this machine, two heads of 512 tokens take")
         rungs = [replace(mine, backend=name) for name in ("loops", *mine.rungs) if name != "kernel"]
         for mechanism in (*rungs, beside):
             seconds = min(repeat(partial(mechanism.attention, *inputs), number=1, repeat=3))
             name = "the package's" if mechanism is beside else mechanism.backend
-            print(f"    {name:14}{1000 * seconds:8.1f} ms for two heads of 512 tokens")
+            print(f"    {name:14}{1000 * seconds:8.1f} ms")
     for what, score in scores.items():
         print(f"{what}: {score}")
 
@@ -253,7 +254,7 @@ def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
 def used_again(module: ModuleType) -> dict[str, list[str]]:
     """Return where each function of the ladder is used: in others of the module, in notebooks.
 
-    A notebook counts from the function's own on: an earlier one has another thing of that name.
+    A bare name counts in the function's own notebook alone, and nowhere if it is a variable's.
     """
     defined = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
     places = [(node.name, node) for node in defined
@@ -266,12 +267,15 @@ def used_again(module: ModuleType) -> dict[str, list[str]]:
     own_notebook = {name: task_id[:2] for task_id, name in LADDER.items()}
     for place, tree in (*places, *cells):
         nodes = list(ast.walk(tree))
-        own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-        named = {node.id for node in nodes if isinstance(node, ast.Name)} | {
-            node.attr for node in nodes if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name) and node.value.id == "mine"}
-        for name in named & set(used) - own:
-            if place not in used[name] and (place[0].isalpha() or place >= own_notebook[name]):
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} | {
+            node.id for node in names if isinstance(node.ctx, ast.Store)}
+        bare = {node.id for node in names} - own
+        of_module = {node.attr for node in nodes if isinstance(node, ast.Attribute)
+                     and isinstance(node.value, ast.Name) and node.value.id == "mine"}
+        for name in used:
+            if place not in used[name] and (name in of_module or name in bare and (
+                    place[0].isalpha() or place == own_notebook[name])):
                 used[name].append(place)
     return used
 

@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 13: a swap by hand, groups beside padding."""
+"""What the reader writes in notebook 13: a swap, the score of a core, groups beside padding."""
 
 from contextlib import suppress
 from itertools import product
@@ -97,6 +97,21 @@ def padded(draw: Draw, lengths: list[int], columns: int, group: int) -> tuple[An
     return (place >= 0).long(), group
 
 
+# 13.8: the score of a core that stands for several tokens
+def core_scores(query: Tensor, keys: Tensor, members: Tensor, scale: float, *,
+                wrong: str = "") -> Tensor:
+    """Return the scores of a row, with the logarithm of each column's members or a mistake."""
+    scores, bonus = scale * (keys @ query), members.log()
+    return {"": scores + bonus, "none": scores, "inside": scores + scale * bonus,
+            "count": scores + members, "times": scores * members}[wrong]
+
+
+def columns(draw: Draw, members: list[int], features: int, scale: float) -> tuple[Any, ...]:
+    """Return a query, the keys of columns, how many tokens each stands for, and a scale."""
+    keys = draw.normal(len(members), features)
+    return draw.normal(features), keys, torch.tensor(members, dtype=keys.dtype), scale
+
+
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("13.3", "with_attention", "A swap by hand", 10, 3, 5, (
         equals("the logits of a swapped model, and the model as it was", used(with_attention),
@@ -125,4 +140,13 @@ TURNS: tuple[CourseTask, ...] = (
             "padding is put into group 0, beside the text's first tokens": {"padding": "first"},
             "padding has negative groups of its own; it has none, which is -1":
                 {"padding": "negative"}})),)),
+    CourseTask("13.8", "core_scores", "The score of a core", 5, 2, 4, (
+        equals("a core has the weight of its tokens", core_scores,
+               examples(columns, ([3, 1], 2, 0.5), ([4, 4, 1, 1], 8, 0.25), ([16, 16, 1], 4, 2.0)),
+               "the scores", wrong=mistakes(core_scores, {
+            "a core counts as one token: nothing is added for its members": {"wrong": "none"},
+            "the logarithm is scaled too; it is added to the scaled score": {"wrong": "inside"},
+            "the members are added themselves; the softmax takes e to a score": {"wrong": "count"},
+            "the score is multiplied by the members; it is the weight that should be":
+                {"wrong": "times"}})),)),
 )
