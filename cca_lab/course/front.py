@@ -143,9 +143,9 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
             f"{note[:200]}")
 
     with held(out):
-        records = grading.grade_folder(submitted, out, course, only=only, done=done,
-                                       student=student, kind=kind,
-                                       jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
+        records = grading.grade_folder(
+            submitted, out, course, kind, jobs or max(1, (os.cpu_count() or 2) // 2),
+            only=only, student=student, done=done)
         gradebook.write(records, course, database, submitted)
     if student is not None:
         for record in records:
