@@ -28,8 +28,8 @@ def say(text: str) -> None:
     console.print(text)
 
 
-def check_file(path: Path, course: Path, task: str | None = None, *,
-               secret: bool = False) -> bool:
+def check_notebook(path: Path, course: Path, task: str | None = None, *,
+                   secret: bool = False) -> bool:
     """Print what a notebook earns on inputs that a cell shows, or `secret` ones; True if all."""
     need_posix()
     if not path.is_file():
