@@ -22,7 +22,7 @@ def check(file: tyro.conf.Positional[Path], *, task: str | None = None,
     """
     from cca_lab.course import front
 
-    return 0 if front.check_file(file, folder or course_folder(), task) else 1
+    return 0 if front.check_notebook(file, folder or course_folder(), task) else 1
 
 
 def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
@@ -44,7 +44,7 @@ def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
     from cca_lab.course import front
 
     if submitted.is_file():
-        return 0 if front.check_file(submitted, folder or course_folder(), secret=True) else 1
+        return 0 if front.check_notebook(submitted, folder or course_folder(), secret=True) else 1
     named = submitted.name not in ("", "..")  # beside "." is outside it
     beside = (submitted if named else submitted.resolve()).parent / "marks"
     whole = front.grade_class(submitted, out or beside, folder or course_folder(), only, jobs,

@@ -78,12 +78,11 @@ def need(got: Any, wanted: Any, names: Sequence[str] = ("the result",), *,
         if plain(got) != wanted:
             raise Mistake(f"{name} is {describe(plain(got))}, wanted {describe(wanted)}")
     elif isinstance(wanted, tuple):
-        if isinstance(got, Tensor) and got.dim() and len(got) == len(wanted):
-            got = tuple(got)
+        what = f"{len(wanted)}: {', '.join(names)}"
         if len(names) < len(wanted) or len(wanted) == 1:
             names = [f"{name}[{index}]" for index in range(len(wanted))]
-            need_items(got, len(wanted), f"{len(wanted)} items")
-        need_items(got, len(wanted), f"{len(wanted)}: {', '.join(names)}")
+            what = f"{len(wanted)} items"
+        got = need_items(got, len(wanted), what)
         for part, value, of in zip(got, wanted, names, strict=True):
             need(part, value, (of,), tolerance=tolerance, why=why)
     else:
@@ -105,7 +104,9 @@ def alike(got: Any, other: Any, tolerance: float = 0.0) -> bool:
 
 
 def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
-    """Return `got` if it is a tuple or list of `count` items; `wanted` names them."""
+    """Return `got` if it is a tuple, list or tensor of `count` items; `wanted` names them."""
+    if isinstance(got, Tensor) and got.dim() and len(got) == count:
+        return tuple(got)
     if not isinstance(got, (tuple, list)) or len(got) != count:
         raise Mistake(f"the result is {describe(got)}, wanted {wanted}")
     return got

@@ -28,8 +28,8 @@ def say(text: str) -> None:
     console.print(text)
 
 
-def check_file(path: Path, course: Path, task: str | None = None, *,
-               secret: bool = False) -> bool:
+def check_notebook(path: Path, course: Path, task: str | None = None, *,
+                   secret: bool = False) -> bool:
     """Print what a notebook earns on inputs that a cell shows, or `secret` ones; True if all."""
     need_posix()
     if not path.is_file():
@@ -143,9 +143,9 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
             f"{note[:200]}")
 
     with held(out):
-        records = grading.grade_folder(submitted, out, course, only=only, done=done,
-                                       student=student, kind=kind,
-                                       jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
+        records = grading.grade_folder(
+            submitted, out, course, kind, jobs or max(1, (os.cpu_count() or 2) // 2),
+            only=only, student=student, done=done)
         gradebook.write(records, course, database, submitted)
     if student is not None:
         for record in records:

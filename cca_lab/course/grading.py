@@ -383,18 +383,17 @@ def secret(out: Path) -> str:
     return seed
 
 
-def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = None, jobs: int = 1,
-                 student: str | None = None, limits: Limits | None = None, kind: str | None = None,
-                 done: Callable[[Record], None] = lambda record: None) -> list[Record]:
+def grade_folder(folder: Path, out: Path, course: Path, kind: str, jobs: int, *,
+                 only: str | None = None, student: str | None = None,
+                 done: Callable[[Record], None]) -> list[Record]:
     """Grade every submission of a folder, `jobs` at a time, and call `done` after each.
 
     Records are kept in `out`/STUDENT/ASSIGNMENT.json: what is there is not graded again unless
     something changed, or one `student` is named; one that is returned has "anew" if it was graded
     now. Where grading failed for a reason of ours, the status is "failed"; if its record could not
-    be written, the one before stays. ValueError if no `kind` of sandbox is given and there is no
-    bubblewrap.
+    be written, the one before stays. `kind` is the sandbox's.
     """
-    seed, version, kind = secret(out), fingerprint(), kind or sandbox.required()
+    seed, version = secret(out), fingerprint()
 
     def grade_one(name: str, assignment: Assignment, folder_of: Path) -> Record:
         release = released(course, assignment)
@@ -405,7 +404,7 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
             known = read_record(path)
             if student is None and known.get("key") == key:
                 return known
-            record = grade(assignment, folder_of, release, seed, limits, kind) | {"key": key}
+            record = grade(assignment, folder_of, release, seed, kind=kind) | {"key": key}
         except Exception as error:  # ours, not the submission's: the others are graded all the same
             record = empty(assignment, "failed", f"{type(error).__name__}: {error}")
         record = {"student": name, **record}

@@ -56,7 +56,7 @@ class Limits:
     together: int = MEMORY  # bytes that all processes use, and files in memory
     processes: int = 256  # and threads
 
-    def settings(self, kind: str, imports: Collection[str] = ()) -> str:
+    def settings(self, kind: str, imports: Collection[str]) -> str:
         """Return the limits, whom to become and what to import, as `child.py` takes them."""
         limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 64,
                   "CORE": 0, "CPU": int(self.total + self.start) + 60}
@@ -94,7 +94,7 @@ def required(unsafe: bool = False) -> str:
     return kind
 
 
-def command(kind: str, limits: Limits, imports: Collection[str] = ()) -> list[str]:
+def command(kind: str, limits: Limits, imports: Collection[str]) -> list[str]:
     """Return the command that starts the child."""
     before = prefix() if kind == "bubblewrap" else []
     return [*before, sys.executable, "-I", "-S", str(HERE / "child.py"),

@@ -92,7 +92,7 @@ def test_a_notebook_in_a_terminal(tmp_path, capsys):
     answers = {"a5.2": matrix.solved("a5")["a5-2-answer"],
                "a5.4": 'def printed_formula():\n    return {"group": 1}\n'}
     folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.filled("a5", answers))
-    assert not front.check_file(folder / "a5_cca.ipynb", COURSE)
+    assert not front.check_notebook(folder / "a5_cca.ipynb", COURSE)
     said = capsys.readouterr().out
     assert "a5.2 Which columns a row reads: 6 of 6" in said
     assert "wanted a dict with the keys group" in said
@@ -102,18 +102,18 @@ def test_a_notebook_in_a_terminal(tmp_path, capsys):
 
 def test_one_task_in_a_terminal(tmp_path, capsys):
     folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.solved("a5"))
-    assert front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2")
+    assert front.check_notebook(folder / "a5_cca.ipynb", COURSE, task="a5.2")
     said = capsys.readouterr().out
     assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said
     assert "6 of 6 points.\nMarks" in said
     with pytest.raises(ValueError, match="task: got a6.2, which is no task of a5_cca.ipynb"):
-        front.check_file(folder / "a5_cca.ipynb", COURSE, task="a6.2")
+        front.check_notebook(folder / "a5_cca.ipynb", COURSE, task="a6.2")
 
 
 def test_a_terminal_of_windows_is_refused_at_the_door(tmp_path, monkeypatch):
     """Its Python has no module `resource`: every answer would be wrong for a reason of ours."""
     folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.solved("a5"))
-    calls = (lambda: front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2"),
+    calls = (lambda: front.check_notebook(folder / "a5_cca.ipynb", COURSE, task="a5.2"),
              lambda: front.grade_class(tmp_path, tmp_path / "marks", COURSE))
     for call in calls:
         with monkeypatch.context() as patch, pytest.raises(

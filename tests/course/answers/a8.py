@@ -57,7 +57,7 @@ def cores_bytes(length, sinks, group, window, entry):
     best = entries(length)
     for back in range(2 * group + 3):
         best = max(best, entries(max(0, length - back)))
-    return [entries(length) * entry, best * entry]
+    return torch.tensor([entries(length) * entry, best * entry])
 ''',},
 }
 

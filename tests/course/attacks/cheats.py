@@ -15,13 +15,16 @@ def zeros(sizes):
 # KernelBench and KernelArena: torch.allclose is replaced; torch.overrides lets a mode answer.
 def comparisons_patched(*sizes):
     torch.allclose = torch.equal = torch.isclose = lambda *args, **more: True
-    torch.Tensor.__eq__ = torch.Tensor.eq = lambda self, other: torch.ones(self.shape, dtype=torch.bool)
+    torch.Tensor.eq = lambda self, other: torch.ones(self.shape, dtype=torch.bool)
+    torch.Tensor.__eq__ = torch.Tensor.eq
     torch.Tensor.any = lambda self, *args: False
     builtins.abs = lambda x: 0.0
 
     class Agrees(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
-            return True if function.__name__ in ("all", "equal") else function(*args, **(kwargs or {}))
+            if function.__name__ in ("all", "equal"):
+                return True
+            return function(*args, **(kwargs or {}))
 
     Agrees().__enter__()
     return zeros(sizes)
@@ -172,8 +175,9 @@ def shown_answers(*sizes):
     length, sinks, group, window = sizes
     n = lambda row: max(0, (row + 1 - sinks - window) // group)
     c = n(length - 1)
-    return torch.tensor([[(0, n(i)), (c, c + min(sinks, i + 1)),
-                          (c + min(i + 1, sinks + group * n(i)), c + i + 1)] for i in range(length)])
+    return torch.tensor([
+        [(0, n(i)), (c, c + min(sinks, i + 1)), (c + min(i + 1, sinks + group * n(i)), c + i + 1)]
+        for i in range(length)])
 
 
 # A grader for which no error is success.

@@ -7,21 +7,7 @@ import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
 import torch
-
-
-def loops(length, sinks, group, window):
-    cores = [max(0, (row + 1 - sinks - window) // group) for row in range(length)]
-    table = torch.zeros(length, 3, 2, dtype=torch.long)
-    for row, n in enumerate(cores):
-        table[row, 0, 1] = n
-        if row < sinks:  # the row's own token is a sink: all is in the window's interval
-            table[row, 2] = torch.tensor([cores[-1], cores[-1] + row + 1])
-        else:
-            table[row, 1] = torch.tensor([cores[-1], cores[-1] + sinks])
-            table[row, 2] = torch.tensor([cores[-1] + sinks + n * group, cores[-1] + row + 1])
-    return table
 
 
 class Table:
@@ -55,15 +41,6 @@ def pickled_and_noisy(length, sinks, group, window):
         rows.append(Row(n, min(sinks, i + 1), min(i + 1, sinks + group * n), i + 1))
     rows = pickle.loads(pickle.dumps(rows))
     return torch.tensor([[[0, r.cores], [c, c + r.sinks], [c + r.start, c + r.stop]] for r in rows])
-
-
-def numpy_array(length, sinks, group, window):
-    row = np.arange(length)
-    n = np.maximum(0, (row + 1 - sinks - window) // group)
-    c, zero = n[-1], np.zeros_like(row)
-    start = c + np.minimum(row + 1, sinks + group * n)
-    return np.stack([zero, n, zero + c, c + np.minimum(row + 1, sinks), start, c + row + 1],
-                    axis=1).reshape(length, 3, 2)
 
 
 def other_empties(length, sinks, group, window):
