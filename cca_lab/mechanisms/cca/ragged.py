@@ -2,7 +2,7 @@
 
 Rows close their groups at different tokens, so the entries of a row are fewer than there is place
 for: cores stand at the left of theirs, raw tokens and rotary tables at the right, where the newest
-token is the last of every row. A mask says what a row sees; all layers share it. A core is read s
+token is the last of every row. A bias hides the others; all layers share it. A core is read s
 tokens after its group was closed, so that the groups of all rows are pooled together, once in g
 tokens.
 """
@@ -15,8 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
 from cca_lab.mechanisms.cca.cache import CCAState
@@ -91,14 +93,11 @@ class RaggedState(CCAState):
         latest = min(self.group, self.window) - 1
         if any(self.behind[row] % self.group >= latest for row in self.waiting):
             self._pool()
-        mask = _mask(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
-                     self.window, self.bias, query.dtype)
-        keys = torch.cat((self.core_key, self.sink_key, self.raw_key), dim=2)
-        values = torch.cat((self.core_value, self.sink_value, self.raw_value), dim=2)
-        rows = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
-        with torch.autocast("cpu", enabled=False):  # it would round what is stored
-            output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
-        return output.reshape(query.shape)
+        bias = _bias(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
+                     self.window, self.bias, accumulation_dtype(query.dtype))
+        return attend_row(query, [self.core_key, self.sink_key, self.raw_key],
+                          [self.core_value, self.sink_value, self.raw_value], scale=scale,
+                          bias=bias)
 
     def _pool(self) -> None:
         """Pool the groups that wait for it."""
@@ -165,14 +164,13 @@ def _aligned(rows: list[Tensor], places: int, *, left: bool = False) -> Tensor:
 
 
 @lru_cache(maxsize=2)
-def _mask(behind: tuple[int, ...], places: int, sinks: int, group: int, window: int, bias: float,
-          dtype: torch.dtype) -> Tensor:
-    """Return what is added to the logits, (B, 1, 1, places + S + s + g - 1)."""
+def _bias(behind: tuple[int, ...], places: int, sinks: int, group: int, window: int, bias: float,
+          dtype: torch.dtype) -> list[Tensor]:
+    """Return what is added to the logits of cores, sinks and raw tokens, (B, n) each."""
     count = torch.tensor(behind, device="cpu")[:, None]
     cores = core_count(count, group, window)
     core, raw = torch.arange(places, device="cpu"), torch.arange(window + group - 1, device="cpu")
-    seen = [core < cores, torch.ones(len(behind), sinks, dtype=torch.bool, device="cpu"),
-            raw >= window + group - 1 - (count - group * cores)]
-    mask = torch.zeros(len(behind), places + sinks + len(raw), dtype=dtype, device="cpu")
-    mask[:, :places] = bias
-    return mask.masked_fill(~torch.cat(seen, dim=1), float("-inf"))[:, None, None]
+    seen = (core < cores, torch.ones(1, sinks, dtype=torch.bool, device="cpu"),
+            raw >= window + group - 1 - (count - group * cores))
+    return [torch.full(x.shape, added, dtype=dtype, device="cpu").masked_fill(~x, float("-inf"))
+            for x, added in zip(seen, (bias, 0.0, 0.0), strict=True)]
