@@ -6,7 +6,7 @@ import pytest
 
 from cca_lab.files import repository, results_folder
 from cca_lab.studies import study
-from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, results, steps
+from cca_lab.studies.benchmarks import decode, gpu, model, peers, results, steps
 
 PAGES = repository() / "docs" / "results"
 
@@ -47,14 +47,12 @@ def cells(text):
 
 
 @pytest.mark.parametrize(("file", "page", "name", "table"), [
-    ("attention-cpu", "speed", "attention", attention.table),
     ("decode-cpu", "speed", "decode", decode.table), ("model-cpu", "speed", "model", model.table),
     ("steps-cpu", "speed", "steps", steps.table),
     ("steps-cpu", "speed", "next-token", steps.next_table),
     ("model-smollm2", "speed", "real-model", model.table),
     ("peers-cpu", "speed", "peers", peers.table),
     ("gpu-h100", "gpu", "gpu-speed", gpu.speed_table),
-    ("gpu-h100-first", "gpu", "gpu-decode", gpu.decode_table),
     ("gpu-h100-first", "gpu", "gpu-model", gpu.model_table)])
 def test_a_committed_file_gives_the_table_of_its_page(file, page, name, table):
     result = json.loads((results_folder() / f"{file}.json").read_text())
