@@ -27,8 +27,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "attention": ("cca_lab.studies.benchmarks.attention:AttentionBench",
                   "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
                   "matrix peak, memory."),
-    "peers": ("cca_lab.studies.benchmarks.peers:Peers",
-              "Measure PyTorch's FlexAttention on the CPU beside CCA: time and useful operations."),
     "decode": ("cca_lab.studies.benchmarks.decode:Decode",
                "Measure one token's attention with each cache against a full cache: time, bytes, "
                "entries."),
