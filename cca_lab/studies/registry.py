@@ -21,9 +21,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "heads": ("cca_lab.studies.heads:Heads",
               "Measure how sparse every head is: k90, effective tokens, the weight of the first "
               "and of far tokens."),
-    "sparsity": ("cca_lab.studies.heads:Sparsity",
-                 "Measure how sparse each head's rows are, and compare them with what theory "
-                 "predicts."),
     "attention": ("cca_lab.studies.benchmarks.attention:AttentionBench",
                   "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
                   "matrix peak, memory."),
