@@ -13,7 +13,7 @@ from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies import compare, model_tables, retrieval
-from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, steps
+from cca_lab.studies.benchmarks import attention, decode, gpu, model, steps
 from cca_lab.studies.model_tables import Row, results
 from cca_lab.views.figures.caches import holdings
 from cca_lab.views.figures.sparsity import by_layer
@@ -45,7 +45,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "next-token": of_file(steps.next_table, "steps-cpu.json"),
     "model": of_file(model.table, "model-cpu.json"),
     "real-model": of_file(model.table, "model-smollm2.json"),
-    "peers": of_file(peers.table, "peers-cpu.json"),
     "gpu-speed": of_file(gpu.speed_table, "gpu-h100.json"),
     "gpu-model": of_file(gpu.model_table, "gpu-h100-first.json")}
 
