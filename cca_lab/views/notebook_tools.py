@@ -98,7 +98,7 @@ def _difference(own: str, package: str) -> list[str]:
     sides = [[line for line in re.sub(r'(?s) *""".*?"""', "", text).splitlines()
               if re.sub("#.*", "", line).strip()] for text in (own, package)]
     bare = [[re.sub(r"\s|#.*", "", line) for line in side] for side in sides]
-    matcher = SequenceMatcher(None, *bare, autojunk=False)
+    matcher = SequenceMatcher(None, bare[0], bare[1], autojunk=False)
     shared, lines = 0, []
     for tag, *own_part, first, end in matcher.get_opcodes():
         if tag == "equal":
