@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from cca_lab.views.explorer import explore, explore_tensors
+from cca_lab.views.explorer import explore
 from cca_lab.views.explorer import explorer as explorer_module
 from cca_lab.views.scripts import VIEW_FILES, joined
 from tests.views.explorer.browser import MARKS, patient_expect
+from tests.views.explorer.tensors import explore_tensors
 
 expect = patient_expect()
 pytestmark = MARKS
