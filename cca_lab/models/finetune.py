@@ -37,9 +37,9 @@ from cca_lab.models.run_folder import (
     writing_state,
 )
 from cca_lab.models.training import (
+    auto_precision,
     autocast,
     deferred_interrupt,
-    faster_precision,
     make_optimizers,
     mark_trainable,
     row_losses,
@@ -94,7 +94,9 @@ class Finetuner:
         self.frozen = {name: weight for name, weight in model.named_parameters(
             remove_duplicate=False) if not weight.requires_grad}
         model.to(self.accelerator.device)
-        self.precision = self._precision(model)
+        self.precision = config.precision
+        if config.precision == "auto":
+            self.precision = auto_precision(self.accelerator.device) if self.trained else "float32"
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
         # may copy the weights, so Muon must view them afterwards
@@ -106,17 +108,6 @@ class Finetuner:
         self.accelerator.register_save_state_pre_hook(self._leave_out_frozen)
         self.accelerator.register_load_state_pre_hook(self._load_trained)
         self.text_losses: list[float] = []
-
-    def _precision(self, model: PreTrainedModel) -> str:
-        """Return the precision of all steps, the same in every process."""
-        if self.config.precision != "auto":
-            return self.config.precision
-        if not self.trained:
-            return "float32"
-        batch = [tensor[::self.parts].to(self.accelerator.device)
-                 for tensor in self.mixture.batch(0)]
-        faster = faster_precision(model.train(), *batch)
-        return "bf16" if self._anywhere(faster == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
         """Accumulate this micro-step's gradient; return its text and question loss, (2,)."""

@@ -1,12 +1,11 @@
 """In which precision a finetuning multiplies.
 
-Who chooses, what the choice leaves alone, and what bfloat16 costs.
+Who chooses, and what bfloat16 costs.
 """
 
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from cca_lab.models import finetune, swap_attention, training
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.pretrain import tokenize
 from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.models.training import faster_precision, matrix_units
+from cca_lab.models.training import auto_precision, matrix_units
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.studies import small
@@ -44,33 +43,11 @@ def same(first, second):
 
 # ---------------------------------------------------------------- who chooses
 
-def with_units(monkeypatch, units, times=None):
-    """Give every device matrix units, or none, and the gradients the given times.
-
-    Without times, timing fails.
-    """
+@pytest.mark.parametrize(("device", "units", "wanted"), [
+    (CPU, True, "float32"), (GPU, True, "bf16"), (GPU, False, "float32")])
+def test_auto_is_bf16_on_a_gpu_that_has_it(monkeypatch, device, units, wanted):
     monkeypatch.setattr(training, "matrix_units", lambda device: units)
-    monkeypatch.setattr(training, "_seconds", lambda model, ids, known, name: times[name])
-
-
-def test_without_matrix_units_it_is_float32_untimed(monkeypatch):
-    with_units(monkeypatch, False)
-    for device in (CPU, GPU):
-        assert faster_precision(None, SimpleNamespace(device=device), None) == "float32"
-
-
-def test_a_gpu_with_matrix_units_takes_bf16_untimed(monkeypatch):
-    with_units(monkeypatch, True)
-    assert faster_precision(None, SimpleNamespace(device=GPU), None) == "bf16"
-
-
-@pytest.mark.parametrize("share, wanted", [(0.5, "bf16"), (0.94, "bf16"), (0.95, "float32"),
-                                           (0.97, "float32"), (2.0, "float32")])
-def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth(
-        monkeypatch, share, wanted):
-    times = {"bf16": share, "float32": 1.0}
-    with_units(monkeypatch, True, times)
-    assert faster_precision(None, SimpleNamespace(device=CPU), None) == wanted
+    assert auto_precision(device) == wanted
 
 
 @pytest.mark.parametrize("amx, avx512, gpu", [(True, False, False), (False, True, False),
@@ -83,33 +60,12 @@ def test_matrix_units_are_what_torch_says(monkeypatch, amx, avx512, gpu):
     assert not matrix_units(torch.device("mps"))
 
 
-def test_nothing_is_timed_for_a_run_that_trains_nothing_or_was_told(monkeypatch):
-    monkeypatch.setattr(finetune, "faster_precision", None)  # to call it fails
+def test_a_run_that_trains_nothing_or_was_told_does_not_choose(monkeypatch):
+    monkeypatch.setattr(finetune, "auto_precision", None)  # to call it fails
+    for precision in ("float32", "bf16"):
+        config = FinetuneConfig(precision=precision)
+        assert Finetuner(swapped(), mixture(), config).precision == precision
     assert Finetuner(swapped(), mixture(), FinetuneConfig(strategy="none")).precision == "float32"
-    assert Finetuner(swapped(), mixture(), FinetuneConfig(precision="bf16")).precision == "bf16"
-    assert Finetuner(swapped(), mixture(),
-                     FinetuneConfig(precision="float32")).precision == "float32"
-
-
-# ---------------------------------------------------------------- what timing leaves alone
-
-def timed_model():
-    """A model in training whose forward draws random numbers, by dropout, and what it reads."""
-    model = swapped().train()
-    model.transformer.drop.p = 0.1
-    return model, *(tensor[:1] for tensor in mixture().batch(0))
-
-
-def test_timing_leaves_weights_and_random_state_and_no_gradients():
-    model, ids, known = timed_model()
-    model.transformer.wte.weight.grad = torch.ones_like(model.transformer.wte.weight)
-    before, state, forwards = weights(model), torch.get_rng_state(), []
-    model.register_forward_hook(
-        lambda *_: forwards.append(model.transformer.wte.weight.grad is None))
-    assert training._seconds(model, ids, known, "float32") > 0
-    assert len(forwards) == 1 + training.REPEATS and all(forwards[1:])
-    assert same(before, weights(model)) and torch.equal(state, torch.get_rng_state())
-    assert all(p.grad is None for p in model.parameters())
 
 
 # ---------------------------------------------------------------- what bfloat16 costs
@@ -158,7 +114,7 @@ def test_bf16_trains_as_float32_does(monkeypatch):
 # ---------------------------------------------------------------- a resumed run keeps it
 
 class ChoosesAnew(Finetuner):
-    """Mutant: goes on in the precision that is faster now."""
+    """Mutant: goes on in the precision that would be chosen now."""
 
     def resume(self):
         now = self.precision
@@ -169,7 +125,7 @@ class ChoosesAnew(Finetuner):
 
 def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
     config, whole = FinetuneConfig(steps=4, save_every=2), swapped()
-    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "bf16")
+    monkeypatch.setattr(finetune, "auto_precision", lambda device: "bf16")
     Finetuner(whole, mixture(), config).run()
 
     class Stop(Exception):
@@ -181,7 +137,7 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
 
     with pytest.raises(Stop):
         Finetuner(swapped(), mixture(), config, tmp_path / "stopped").run(stop_after_three)
-    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "float32")
+    monkeypatch.setattr(finetune, "auto_precision", lambda device: "float32")
 
     def resumed(kind):
         model, folder = swapped(), tmp_path / kind.__name__
