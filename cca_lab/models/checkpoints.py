@@ -4,11 +4,8 @@ transformers only logs a weight that is missing, unexpected or of another shape,
 at random; here it is an error, as is a weight that is not finite.
 """
 
-import glob
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +27,7 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from cca_lab.files import shipped_model
+from cca_lab.files import replacing_folder, shipped_model
 from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models.adapters import (
     CONFIG_FILE,
@@ -78,8 +75,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         tokenizer: saved beside a whole model if given.
 
     Raises:
-        ValueError: if the folder is there and no checkpoint, or cannot be made, or if a weight is
-            not finite.
+        ValueError: if the folder is there and no checkpoint, or if a weight is not finite.
     """
     check_whole(model)
     if not is_finite(model.state_dict().values()):
@@ -87,28 +83,10 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
                          "train it again with a lower learning rate")
     folder, adapted = Path(folder).expanduser().absolute(), adapter_of(model) is not None
     check_replaceable(folder, adapter=adapted)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _clear_killed_saves(folder)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise ValueError(
-            f"folder: cannot write to {folder.parent} ({error}); choose another") from error
-    try:
-        _save_model(model, temporary / "new")
+    with replacing_folder(folder) as new:
+        _save_model(model, new)
         if tokenizer is not None and not adapted:
-            tokenizer.save_pretrained(temporary / "new")
-        _as_usual(temporary / "new")
-        if folder.exists():
-            folder.replace(temporary / "old")
-        (temporary / "new").replace(folder)
-    except Exception as error:  # on a full disk each library raises one of its own
-        raise ValueError(f"folder: {folder} cannot be written ({said(error)}); what was there "
-                         "stays; make room, or choose another") from error
-    finally:
-        if (temporary / "old").exists() and not folder.exists():
-            (temporary / "old").replace(folder)
-        shutil.rmtree(temporary, ignore_errors=True)
+            tokenizer.save_pretrained(new)
 
 
 def check_replaceable(folder: Path, *, adapter: bool = False) -> None:
@@ -119,25 +97,6 @@ def check_replaceable(folder: Path, *, adapter: bool = False) -> None:
     if not (folder / file).is_file():
         raise ValueError(
             f"folder: {folder} exists and is not {kind} (no {file}); choose another")
-
-
-def _as_usual(folder: Path) -> None:
-    """Give files the permissions of new files; those of a temporary folder are private."""
-    mask = os.umask(0)
-    os.umask(mask)
-    for path in folder.iterdir():
-        path.chmod(0o666 & ~mask)
-    folder.chmod(0o777 & ~mask)
-
-
-def _clear_killed_saves(folder: Path) -> None:
-    """Remove what killed saves left beside a folder, and put a checkpoint back that one moved."""
-    # as mkdtemp names them
-    for temporary in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):
-        if (temporary / "old").exists() and not folder.exists():
-            (temporary / "old").replace(folder)
-        if {path.name for path in temporary.iterdir()} <= {"old", "new"}:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _save_model(model: PreTrainedModel, folder: Path) -> None:

@@ -16,6 +16,7 @@ from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from cca_lab.files import put_back, replacing_folder, temporary_of
 from cca_lab.models.adapters import adapter_of, add_lora, fingerprint
 from cca_lab.models.checkpoints import check_replaceable, said, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
@@ -29,12 +30,9 @@ from cca_lab.models.run_folder import (
     check_state,
     digests,
     load_trained,
-    put_back,
     read_log,
     read_progress,
-    replace_folder,
     trim_log,
-    writing_state,
 )
 from cca_lab.models.training import (
     auto_precision,
@@ -94,7 +92,7 @@ class Finetuner:
         self.frozen = {name: weight for name, weight in model.named_parameters(
             remove_duplicate=False) if not weight.requires_grad}
         model.to(self.accelerator.device)
-        self.precision = config.precision
+        self.precision: str = config.precision
         if config.precision == "auto":
             self.precision = auto_precision(self.accelerator.device) if self.trained else "float32"
         if context is not None:
@@ -209,7 +207,8 @@ class Finetuner:
         if self.folder is None:
             return
         accelerator, main = self.accelerator, self.accelerator.is_main_process
-        with writing_state(self.folder, main) as temporary:
+        state = self.folder / "state"
+        with replacing_folder(state) if main else nullcontext(temporary_of(state)) as temporary:
             accelerator.wait_for_everyone()
             if self.optimizers:
                 accelerator.save_state(str(temporary))
@@ -218,9 +217,9 @@ class Finetuner:
                 progress = {"step": self.step, "precision": self.precision,
                             "run": self._run_identity(), "files": digests(temporary)}
                 (temporary / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
-                replace_folder(temporary, self.folder / "state")
-                save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
-                                self.tokenizer)
+        if main:
+            save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
+                            self.tokenizer)
         accelerator.wait_for_everyone()
 
     @cached_property

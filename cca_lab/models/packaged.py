@@ -4,7 +4,6 @@ The file in the package is a GGUF, the format of llama.cpp, with quantised weigh
 widens them and puts the rows of W^Q and W^K into its order; here the result becomes a model.
 """
 
-import tempfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -130,14 +129,8 @@ def write(name: str, folder: Path) -> PreTrainedModel:
         raise ValueError(f"out: got {folder.name}, which is there already, wanted a new folder; "
                          "choose another name")
     model, tokenizer = read_gguf(find(name), digits_apart=PACKAGED[name].digits_apart)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
-        new = Path(temporary) / "new"
-        save_pretrained(model, new, tokenizer)
-        (new / "README.md").write_text(card(name, folder.name, model), encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        new.replace(folder)
+    save_pretrained(model, folder, tokenizer)
+    (folder / "README.md").write_text(card(name, folder.name, model), encoding="utf-8")
     return model
 
 
