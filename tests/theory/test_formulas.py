@@ -356,7 +356,7 @@ def test_a_changed_formula_is_noticed(label, right, changed):
 
 @pytest.mark.parametrize("name", IN_LEDGER)
 def test_a_formula_of_the_ledger_is_the_article_s(name):
-    repair = ledger.words()[name]["repair"]
+    repair = ledger.WORDS[name]["repair"]
     assert all(COMPARED[IN_LEDGER[name]](tex.plain(ledger.one_line(repair))))
 
 
@@ -365,13 +365,13 @@ def test_a_formula_of_the_ledger_is_the_article_s(name):
     ("P1c.linear", "L (m + L/m) / 2 pairs for s = 1", "cca-linear", "C = L (m + L/m)/2"),
     ("P1c.every-g", "x^(3/2) - (9/8) x, x =", "cca-every-g", r"x^{3/2} - \frac{9}{8} x")])
 def test_what_the_ledger_says_in_words_is_the_formula_of_the_article(name, said, label, formula):
-    assert said in ledger.one_line(ledger.words()[name]["repair"])
+    assert said in ledger.one_line(ledger.WORDS[name]["repair"])
     assert formula == FORMULAS[label]
 
 
 def test_what_theorem_2_says_in_words_is_what_the_code_checks():
     """The powers of m by noise, the constant, and the hypothesis, which is needed."""
-    article, repair = tex.text("dga"), ledger.one_line(ledger.words()["T2"]["repair"])
+    article, repair = tex.text("dga"), ledger.one_line(ledger.WORDS["T2"]["repair"])
     powers = {"mean": ("if each token has its own noise", "for independent noise on the tokens"),
               "shared": ("if all tokens of", "if the noise is assumed divided by m"),
               "pooled": ("if the logit of a group", "for noise on the pooled logit")}
