@@ -5,8 +5,7 @@ at random; here it is an error, as is a weight that is not finite.
 """
 
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -148,15 +147,8 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     if merged and folder is None:
         raise ValueError(f"merged: got {merged!r} without an adapter, wanted False; give the "
                          "adapter's folder")
-    try:
-        source = source_of(base)
-        model = load_model(source, dtype)
-    except ValueError as error:
-        if folder is None or adapter is not None:  # the base is what was given
-            raise
-        raise ValueError(f"path_or_name: {folder} is an adapter of {base}, which cannot be loaded "
-                         f"here ({error}); give the model and the adapter, as in "
-                         "load_pretrained(BASE, adapter=FOLDER)") from error
+    source = source_of(base)
+    model = load_model(source, dtype)
     model.name_or_path = str(base)  # an adapter names its base as it was given
     home, choice = source, saved_choice(getattr(model.config, CHOICE, FULL), source)
     if folder is not None:
@@ -221,17 +213,7 @@ def parts_of(path_or_name: str | Path,
 def source_of(path_or_name: str | Path) -> str:
     """Return an existing folder's path, or a name on the hub."""
     path = shipped_model(Path(path_or_name).expanduser())
-    if os.path.lexists(path):
-        if not (path / "config.json").is_file():
-            raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the "
-                             "folder that save_pretrained wrote")
-        return str(path)
-    name = str(path_or_name)
-    if isinstance(path_or_name,
-                  Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
-        raise ValueError(f"path_or_name: no folder {path}; check the path, or pass a name on the "
-                         "hub such as 'gpt2', which needs a network the first time")
-    return name
+    return str(path) if path.exists() else str(path_or_name)
 
 
 def quiet() -> None:
@@ -284,17 +266,22 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
             ignore_mismatched_sizes=True, trust_remote_code=False)
         model, problems = both
         check_family(model)
-    for kind, words in PROBLEMS.items():
-        if keys := problems[kind]:
-            names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in keys)
-            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            if MODULE in names[0].split("."):
-                raise ValueError(f"path_or_name: {source} was saved by the model's own "
-                                 "save_pretrained, or by a Trainer, with what its attention had "
-                                 "learnt; save with cca_lab.models.save_pretrained")
-            raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
-                             "config.json and weights belong to different models, or were changed")
+    check_weights(source, problems)
     return model
+
+
+def check_weights(source: str, problems: Mapping[str, Any]) -> None:
+    """Raise ValueError if transformers has drawn a weight at random, or has left one out."""
+    for kind, words in PROBLEMS.items():
+        names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in problems[kind])
+        if names and MODULE in names[0].split("."):
+            raise ValueError(f"path_or_name: {source} was saved by the model's own "
+                             "save_pretrained, or by a Trainer, with what its attention had "
+                             "learnt; save with cca_lab.models.save_pretrained")
+        if names:
+            raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]} and "
+                             f"{len(names) - 1} more; config.json and weights belong to different "
+                             "models, or were changed")
 
 
 def config_of(source: str) -> PreTrainedConfig:

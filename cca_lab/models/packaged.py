@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from cca_lab.files import digest
-from cca_lab.models.checkpoints import save_pretrained
+from cca_lab.models.checkpoints import check_weights, save_pretrained
 
 GGUF = 'pip install "gguf>=0.19,<1"'
 # Entries of a config that say where it was read from, which the saved model is not.
@@ -102,11 +102,7 @@ def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTr
     both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
         str(path.parent), gguf_file=path.name, dtype=torch.float32, output_loading_info=True)
     read, problems = both
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if problems[kind]:
-            raise ValueError(f"path: {path.name} has {kind.replace('_', ' ')}: "
-                             f"{min(map(str, problems[kind]))}, wanted the weights of its own "
-                             "config; get the file again")
+    check_weights(path.name, problems)
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     if digits_apart:
         tokenizer.backend_tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True),

@@ -118,15 +118,8 @@ def test_something_else_is_not_overwritten(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_what_cannot_be_loaded_is_explained(tmp_path):
-    with pytest.raises(ValueError, match="nowhere"):
+def test_what_cannot_be_loaded_is_named(tmp_path):
+    with pytest.raises(ValueError, match="nowhere cannot be used"):
         load_pretrained(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="no config.json"):
-        load_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="without a network use a folder"):
-        load_pretrained("no-such-model-anywhere")
-    save_pretrained(tiny("gpt2"), tmp_path / "model")
     with pytest.raises(ValueError, match="window: got no attention"):
-        load_pretrained(tmp_path / "model", window=5)
-    with pytest.raises(ValueError, match="windows: not an option"):
-        load_pretrained(tmp_path / "model", "cca", windows=5)
+        load_pretrained(tmp_path, window=5)
