@@ -376,7 +376,7 @@ BROKEN = {
         lambda: save_pretrained(other_base(), "base"), "it was trained on another base model"),
     "another family": (lambda: save_pretrained(tiny("llama").float(), "base"), "cannot be used"),
     "base names itself": (lambda: rewritten(base_model_name_or_path="adapter"),
-                          "is an adapter of adapter, which cannot be loaded")}
+                          "config.json of adapter cannot be used")}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -393,7 +393,7 @@ def test_a_broken_adapter_is_refused_by_name(case):
 def test_a_base_that_is_not_here_is_to_be_given():
     model, ids = saved(), text(30)
     Path("base").rename("elsewhere")
-    with pytest.raises(ValueError, match=r"is an adapter of base, which .*\(BASE, adapter=FOLDER"):
+    with pytest.raises(ValueError, match="config.json of base cannot be used.*no such folder"):
         load_pretrained("adapter")
     again, _ = load_pretrained("elsewhere", adapter="adapter")
     assert torch.equal(logits(again, ids), logits(model, ids))
