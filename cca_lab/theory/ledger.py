@@ -12,17 +12,16 @@ from cca_lab.theory.claim import Claim, Subjects, contradictions, judge
 WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
 MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
-    "sparsity": ("theorem1", "limit", "meaning"),
-    "noise": ("models", "output"),
+    "sparsity": ("theorem1",),
+    "noise": ("models",),
     "conditioning": ("spectrum",),
-    "reachability": ("indices", "floats", "depth"),
-    "causality": ("masks", "dga", "focal", "lococo"),
-    "compression": ("convolution", "memory"),
-    "cost": ("pairs", "dga"),
+    "reachability": ("indices", "depth"),
+    "causality": ("masks", "dga", "focal"),
+    "cost": ("pairs",),
 }
-TEXTS = ("paper", "place", "reading", "repair", "hypothesis", "assumed")
+TEXTS = ("paper", "place", "reading", "repair")
 FIELDS: dict[str, Any] = {  # the type of each field in TOML
-    **dict.fromkeys(TEXTS, str), "quote": (str, list), "sides": list, "models": dict,
+    **dict.fromkeys(TEXTS, str), "quote": (str, list), "sides": list,
 }
 
 
@@ -65,8 +64,7 @@ def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
     """Return a claim of its table in TOML, with white space collapsed, and its code."""
     quote = facts.get("quote", [])
     texts: dict[str, Any] = {field: one_line(facts.get(field, "")) for field in TEXTS}
-    return Claim(**vars(code), **texts, id=name, accepted=facts.get("models", {}),
-                 places=facts.get("sides", []),
+    return Claim(**vars(code), **texts, id=name, places=facts.get("sides", []),
                  quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)))
 
 

@@ -221,7 +221,7 @@ class Largest(TorchDispatchMode):
         return returned
 
 
-# 01.12 to 01.15: four small kernels
+# 01.11 to 01.15: four small kernels
 def softmax_32(scores: Tensor, width: int = 0) -> Tensor:
     """Return the softmax of each row, over `width` columns: what is missing has the score 0."""
     padding = scores.new_zeros(len(scores), max(0, width - scores.shape[1]))
@@ -318,7 +318,7 @@ TURNS: tuple[CourseTask, ...] = (
         Property("holds one tile at a time, and reads no future", 1, memory, wrong=mistakes(
             in_tiles, {"stop before the tiles in the future": {"end": lambda first, rows: 10**6}})
             | {"as many as all scores": matrix(hidden)}))),
-    CourseTask("01.12", "copy_in_tiles", "A kernel that copies", 5, 1, 3, (
+    CourseTask("01.11", "copy_in_tiles", "A kernel that copies", 5, 1, 3, (
         equals("all numbers, and nothing behind them", lambda x, block: x,
                examples(lambda draw, numbers, block: (draw.normal(numbers, dtype=torch.float32),
                                                       block), (8, 4), (10, 4), (37, 8)), "the copy",

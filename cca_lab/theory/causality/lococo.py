@@ -10,10 +10,8 @@ from fractions import Fraction
 from itertools import product
 
 from cca_lab.theory.base_two import causal_attention, softmax
-from cca_lab.theory.causality.masks import check_masking, mask_before, mask_times
-from cca_lab.theory.claim import Outcome, Subjects, chosen
+from cca_lab.theory.claim import Outcome
 
-Sizes = tuple[int, int]  # M slots, B tokens a block
 Scores = Sequence[Sequence[int]]
 
 
@@ -45,28 +43,3 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
 def first_columns(slots: int, block: int) -> int:
     """Return the columns of the first compression: B floor(M/B) cached entries and B new ones."""
     return block * (slots // block) + block
-
-
-def check_columns(columns: Callable[[int, int], int],
-                  within: Callable[[Sizes], bool] | None = None) -> Outcome:
-    """Judge the columns of the first compression by running Algorithm 2: M, B <= 12, small first.
-
-    The paper's sizes stand last.
-    """
-    sizes: list[Sizes] = sorted(product(range(1, 13), range(1, 13)), key=sum)
-    for slots, block in chosen([*sizes, (128, 512), (256, 512), (512, 512), (128, 1)], within):
-        cached = 0
-        while cached + block <= slots:
-            cached += block
-        if columns(slots, block) != cached + block:
-            return Outcome(False, f"M={slots}, B={block}: the first compression finds {cached} "
-                           f"cached and {block} new entries, claimed {columns(slots, block)}")
-    return Outcome(True, "right for M, B <= 12 and the paper's sizes")
-
-
-SUBJECTS = {
-    "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
-    "LC.segments": Subjects(check_segment_attention, segment_attention),
-    "LC.first": Subjects(check_columns, lambda slots, block: slots + block, corrected=first_columns,
-                         within=lambda size: size[0] % size[1] == 0),
-}

@@ -5,13 +5,13 @@ the M + B entries (Eq. 3-4); the weights come from a convolution of width 21 (Eq
 """
 
 import random
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from math import log2
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Outcome, Subjects
+from cca_lab.theory.claim import Outcome
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape
 
 KERNEL = 21
@@ -28,18 +28,6 @@ def convolution(channels: Channels, kernel: Sequence[Sequence[int]]) -> list[Fra
     return [sum((Fraction(weight * channel[t + tap])
                  for channel, taps in zip(padded, kernel, strict=True)
                  for tap, weight in enumerate(taps)), Fraction(0)) for t in range(len(channels[0]))]
-
-
-def check_informed(width: Callable[[int], int]) -> Outcome:
-    """Judge whether kernels of this width let the first of N <= 24 entries depend on every one."""
-    for entries in range(2, 25):
-        kernel = [[1] * width(entries)]
-        unseen = [t for t in range(entries)
-                  if not convolution([[int(t == other) for other in range(entries)]], kernel)[0]]
-        if unseen:
-            return Outcome(False, f"M + B = {entries}, width {width(entries)}: the first entry's W "
-                           f"does not depend on {len(unseen)} of them")
-    return Outcome(True, "the first entry's W depends on all for M + B <= 24")
 
 
 # ---------------------------------------------------------------- eviction
@@ -64,18 +52,6 @@ def histories(slots: int) -> Iterator[Attention]:
                for row in range(count)]
 
 
-def check_operator(reads: Callable[[Attention], Hashable]) -> Outcome:
-    """Judge whether what C reads beside equal keys tells what eviction drops: M <= 2, B = 1."""
-    for slots in (1, 2):
-        seen: dict[Hashable, int] = {}
-        for attention in histories(slots):
-            before = seen.setdefault(reads(attention), dropped(attention))
-            if before != dropped(attention):
-                return Outcome(False, f"M={slots}, B=1: eviction drops entry {before + 1} or "
-                               f"{dropped(attention) + 1}, and C reads the same")
-    return Outcome(True, "what C reads decides what is dropped, for M <= 2 and B = 1")
-
-
 def keys_and_values(keys: Sequence[int], scores: Sequence[Fraction]) -> Channels:
     """Return the input channels of Eq. 6's convolution: keys and values, no attention score."""
     return [keys, keys]
@@ -84,12 +60,6 @@ def keys_and_values(keys: Sequence[int], scores: Sequence[Fraction]) -> Channels
 def keys_values_scores(keys: Sequence[int], scores: Sequence[Fraction]) -> Channels:
     """Return the same channels, and the accumulated attention score as one more channel."""
     return [keys, keys, scores]
-
-
-def free_weights(keys: Sequence[int], scores: Sequence[Fraction]) -> Channels:
-    """Return weights that Eq. 4 alone would allow: 1 for the upper half of the scores, else 0."""
-    least = sorted(scores)[len(scores) // 2]
-    return [[int(score >= least) for score in scores]]
 
 
 def check_convolution(inputs: Callable[..., Channels], count: int = KERNEL + 1) -> Outcome:
@@ -145,14 +115,3 @@ def share_of_layer(way: Callable[[int, int], float], slots: int, block: int,
     layer = (block * shape.weights() // shape.layers
              + heads * attention_multiplications(slots, block))
     return heads * way(slots, block) / layer
-
-
-SUBJECTS = {
-    "LC.global": Subjects(check_informed, lambda entries: KERNEL,
-                          corrected=lambda entries: 2 * entries - 1),
-    # C of Eq. 3 reads nothing of the attention, or what each entry has received
-    "LC.evict": Subjects(check_operator, lambda attention: None, corrected=accumulated,
-                         models=(lambda attention: None, accumulated)),
-    "LC.conv": Subjects(check_convolution, keys_and_values, corrected=keys_values_scores,
-                        models=(free_weights, keys_and_values, keys_values_scores)),
-}
