@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
@@ -20,7 +21,6 @@ from cca_lab.mechanisms.caching.state import (
     Draw,
     GrowingBuffers,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.indices import compresses, fill
@@ -100,7 +100,7 @@ class LoCoCoState(Stored):
         """Attend to the columns and the chunk's own past."""
         backend, rows = self.mechanism.backend, query.shape[2]
         if rows == 1:
-            return attend_row(query, [(self.key, self.value)], scale=scale, backend=backend)
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=backend)
         visible = causal_intervals(rows, self.key.shape[2])
         return interval_attention(query, self.key, self.value, visible, scale=scale,
                                   backend=backend)
