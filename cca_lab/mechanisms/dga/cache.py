@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation, copied
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
@@ -23,7 +24,6 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.columns import behind
@@ -99,9 +99,8 @@ class DGAState(Stored):
         self.store(query, key, value, scale, rotation)
         kept = self.kept_key.shape[2]
         if kept and query.shape[2] == 1:
-            return attend_row(query, [(self.kept_key, self.kept_value),
-                                      (self.raw_key, self.raw_value)],
-                              scale=scale, backend=self.backend)
+            return attend_row(query, [self.kept_key, self.raw_key],
+                              [self.kept_value, self.raw_value], scale=scale, backend=self.backend)
         visible = causal_intervals(query.shape[2], kept + self.raw_key.shape[2])
         return interval_attention(query, behind(self.kept_key, self.raw_key),
                                   behind(self.kept_value, self.raw_value), visible, scale=scale,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.base import Mechanism
 from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
@@ -19,7 +20,6 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
@@ -54,7 +54,7 @@ class FullState(Stored):
             self.key, self.value = none_of(key), none_of(value)
         self.store(query, key, value, scale, rotation)
         if key.shape[2] == 1:
-            return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
         return interval_attention(query, self.key, self.value,
                                   causal_intervals(key.shape[2], self.seen), scale=scale,
                                   backend=self.backend)

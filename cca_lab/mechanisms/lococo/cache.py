@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
@@ -23,7 +24,6 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.indices import compresses, fill
@@ -112,7 +112,7 @@ class LoCoCoState(Stored):
     def _attend(self, query: Tensor, scale: float) -> Tensor:
         """Attend to the columns and the chunk's own past."""
         if query.shape[2] == 1:
-            return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
         visible = causal_intervals(query.shape[2], self.key.shape[2])
         return interval_attention(query, self.key, self.value, visible, scale=scale,
                                   backend=self.backend)
