@@ -1,9 +1,6 @@
-"""Static caches: a decoding step of one shape, which `torch.compile` holds in one graph.
+"""Static caches: a decoding step of one shape, which `torch.compile` holds in a graph."""
 
-    model.generate(ids, cache_implementation="static")
-    model(prompt, past_key_values=cache)  # cache = StaticCache(model, 4096), then a token at a time
-"""
-
+import copy
 from typing import Any
 
 import torch
@@ -19,17 +16,17 @@ from cca_lab.mechanisms.caching.base import (
     MechanismCache,
     mechanism_in,
 )
-from cca_lab.mechanisms.caching.static import FormOf, Progress, StaticLayer
-from cca_lab.mechanisms.cca.static import CCAForm
-from cca_lab.mechanisms.streaming.static import LMInfiniteForm, StreamingLLMForm
+from cca_lab.mechanisms.caching.static import Progress, StaticLayer
+from cca_lab.mechanisms.cca.static import CCALayer
+from cca_lab.mechanisms.streaming.static import StreamingLLMLayer
 from cca_lab.settings import check_integers
 
-FORMS: dict[str, FormOf] = {"cca": CCAForm, "mean_pooling": CCAForm,
-                            "streaming_llm": StreamingLLMForm, "lm_infinite": LMInfiniteForm}
+LAYERS: dict[str, Any] = {"cca": CCALayer, "mean_pooling": CCALayer,
+                          "streaming_llm": StreamingLLMLayer, "lm_infinite": StreamingLLMLayer}
 
 
 class StaticCache(MechanismCache[Any]):
-    """A cache of fixed size for texts of one length, which a compiled model decodes with.
+    """A cache of fixed size, which `generate(cache_implementation="static")` makes.
 
     It gives what the mechanism's growing cache gives. The first call reads the prompt, outside of a
     compiled graph; every later token is a step of the same shapes, whatever the length.
@@ -46,41 +43,39 @@ class StaticCache(MechanismCache[Any]):
 
     def __init__(self, model: PreTrainedModel | PreTrainedConfig, longest: int) -> None:
         check_integers(1, longest=longest)
-        name = mechanism_in(getattr(model, "config", model)).name
-        if name not in FORMS:
+        config: Any = getattr(model, "config", model)
+        name = mechanism_in(config).name
+        if name not in LAYERS:
             raise ValueError(f"model: got one with {name!r} attention, wanted one of "
-                             f"{', '.join(FORMS)} for a static cache; leave it out")
-        growing = CACHES[name](model)
-        self.attention, self.config = growing.attention, growing.config
-        self.choice = getattr(self.config, CHOICE)
-        self.reader, self.padding, self.progress = None, growing.padding, Progress(longest)
-        last = len(growing.layers) - 1
+                             f"{', '.join(LAYERS)} for a static cache; take the growing one")
+        growing, self.progress = CACHES[name](config), Progress(longest)
+        self.attention, self.config, self.reader = growing.attention, config, None
+        self.padding, self.choice = growing.padding, copy.deepcopy(getattr(config, CHOICE))
+        last = growing.layers[-1]
         Cache.__init__(self, layers=[
-            StaticLayer(layer.new_state, self.padding,
-                        FORMS[name](self.attention.at_layer(number), longest), self.progress,
-                        last=number == last) for number, layer in enumerate(growing.layers)])
+            LAYERS[name](self.attention.at_layer(number), layer, self.progress, last=layer is last)
+            for number, layer in enumerate(growing.layers)])
 
     @property
     def compiles(self) -> bool:
-        """Whether the model is being compiled and its next token is read by the static form."""
+        """Whether a model is being compiled that reads tokens behind the prompt."""
         return self.progress.held and torch.compiler.is_compiling()
 
     def mechanism_in(self, config: PreTrainedConfig) -> Mechanism:
-        """Return the mechanism that a config switches on; a compiled model looks it up here."""
+        """Return the mechanism that a config switches on, in a way that can be compiled."""
         same = config._attn_implementation == IMPLEMENTATION and \
             getattr(config, CHOICE, None) == self.choice
         return self.attention if self.compiles and same else mechanism_in(config)
 
     def begin_forward(self, config: PreTrainedConfig, mechanism: Mechanism) -> None:
-        """Begin to read a chunk, see `MechanismCache.begin_forward`; a compiled model looks at no
-        number."""
+        """Begin to read a chunk; where a model is being compiled, no number is looked at."""
         if not self.compiles or mechanism is not self.attention:
             super().begin_forward(config, mechanism)
 
     def record(self, ids: Tensor | None) -> None:
         """Remember the token ids of the next chunk, unless it is too long and will be refused."""
         first, seen = self.layers[0], self.progress.seen
-        if not self.progress.held or seen is None:
+        if not self.progress.held:
             super().record(ids)
         elif ids is None:
             first.ids = None
@@ -88,10 +83,9 @@ class StaticCache(MechanismCache[Any]):
                 self.compiles or first.columns + ids.shape[1] <= first.longest):
             first.ids.index_copy_(1, seen + torch.arange(ids.shape[1], device=seen.device), ids)
 
-    @classmethod
-    def bytes_of(cls, mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a cache for texts of at most `length` tokens."""
-        form = FORMS[mechanism.name](mechanism, length)
-        heads = sizes.heads if getattr(mechanism, "per_query_head", False) else sizes.kv_heads
-        buffers = sizes.entries(form.columns) // sizes.kv_heads * heads
-        return sizes.layers * (buffers + 2 * form.positions * sizes.head_dim * sizes.itemsize)
+    def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4) -> int:
+        """Return `nbytes()` after any prompt."""
+        sizes = CacheSizes.of(self.config, batch=batch, itemsize=itemsize)
+        each = sizes.heads // sizes.kv_heads if getattr(self.attention, "per_query_head", 0) else 1
+        return sum(each * (sizes.entries(layer.size) + sizes.entries(layer.far_size) // 2)
+                   + sizes.tables(layer.positions) for layer in self.layers)

@@ -255,6 +255,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
                              "checkpointing, which leaves it empty; call model.eval() to generate")
         cache.begin_forward(module.config, mechanism)
     mask = kwargs.get("attention_mask")
+    if isinstance(mask, dict):  # of a static cache, by the kinds of layers, of which there is one
+        mask = kwargs["attention_mask"] = mask["full_attention"]
     if mask is not None and mask.ndim != 2:  # OPT computes positions from it first
         raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted (batch, tokens); "
                          "the mechanism decides itself who sees whom")
@@ -268,11 +270,11 @@ def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
         if isinstance(cache, StaticCache) and cache.compiles:
             cache.record(ids)
         return
+    embeds = kwargs.get("inputs_embeds")
     past = cache.get_seq_length() if isinstance(cache, MechanismCache) else None
-    if isinstance(cache, StaticCache):  # a compiled step will not look
-        past = cache.progress.longest - 1
-    check_forward(module, ids, past=past,
-                  embeds=kwargs.get("inputs_embeds"), positions=kwargs.get("position_ids"),
+    if isinstance(cache, StaticCache) and (given := ids if embeds is None else embeds) is not None:
+        past = cache.progress.longest - given.shape[1]  # at the end, where nothing is checked
+    check_forward(module, ids, past=past, embeds=embeds, positions=kwargs.get("position_ids"),
                   mask=kwargs.get("attention_mask"))
     if isinstance(cache, MechanismCache):
         cache.record(ids)
