@@ -216,9 +216,14 @@ def _without_columns(state: Any) -> Any:
     return new
 
 
+def hiding(hidden: Tensor, dtype: torch.dtype, bias: float = 0.0) -> Tensor:
+    """Return a bias with -inf at hidden columns, bool (B, n)."""
+    bias_of_all = torch.full(hidden.shape, bias, dtype=dtype, device="cpu")
+    return bias_of_all.masked_fill(hidden, float("-inf"))
+
+
 @lru_cache(maxsize=4)
 def _mask(hidden: tuple[int, ...], columns: int) -> Tensor:
     """Return what is added to the logits, (B, N): all layers of a model share it."""
-    column, first = torch.arange(columns, device="cpu"), torch.tensor(hidden, device="cpu")
-    mask = torch.zeros(len(hidden), columns, device="cpu")
-    return mask.masked_fill(column < first[:, None], float("-inf"))
+    column = torch.arange(columns, device="cpu")
+    return hiding(column < torch.tensor(hidden, device="cpu")[:, None], torch.float32)

@@ -15,12 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching import state as caching
-from cca_lab.mechanisms.caching.ragged import aligned
+from cca_lab.mechanisms.caching.ragged import aligned, hiding
 from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
@@ -96,7 +97,8 @@ class RaggedState(CCAState):
         return attend_row(query, [self.core_key, self.sink_key, self.raw_key],
                           [self.core_value, self.sink_value, self.raw_value], scale=scale,
                           bias=_masks(tuple(self.behind), self.core_key.shape[2], self.sinks,
-                                      self.group, self.window, self.bias))
+                                      self.group, self.window, self.bias,
+                                      accumulation_dtype(query.dtype)))
 
     def _pool(self) -> None:
         """Pool the groups that wait for it."""
@@ -157,10 +159,10 @@ class RaggedState(CCAState):
 
 @lru_cache(maxsize=2)
 def _masks(behind: tuple[int, ...], places: int, sinks: int, group: int, window: int,
-           bias: float) -> list[Tensor]:
+           bias: float, dtype: torch.dtype) -> list[Tensor]:
     """Return what is added to the logits of cores, sinks and raw tokens, (B or 1, n) each."""
     count = torch.tensor(behind, device="cpu")[:, None]
     cores, width = core_count(count, group, window), window + group - 1
     core, raw = torch.arange(places, device="cpu"), torch.arange(width, device="cpu")
-    return [torch.where(core < cores, bias, float("-inf")), torch.zeros(1, sinks, device="cpu"),
-            torch.where(raw >= width - (count - group * cores), 0.0, float("-inf"))]
+    return [hiding(core >= cores, dtype, bias), torch.zeros(1, sinks, dtype=dtype, device="cpu"),
+            hiding(raw < width - (count - group * cores), dtype)]
