@@ -340,7 +340,21 @@ def _choice(indexer: Any, hidden: Tensor, latent: Tensor, series: Series, first:
 def nsa_attend_by_loops(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor,
                         gates: Tensor, *, block: int, count: int, window: int,
                         scale: float | None = None) -> Tensor:
-    """Attend row by row: the specification of `nsa_attend`, with its arguments."""
+    """Attend row by row: three branches with a softmax each, mixed by gates (Eq. 5).
+
+    Args:
+        q: queries, (B, H, L, D).
+        k, v: keys and values, (B, Hk, L, D).
+        pooled_k, pooled_v: of each closed block, (B, Hk, floor(L / block), D).
+        gates: of the compressed, selected and window branch, (B, H, L, 3).
+        block: b, tokens of a block.
+        count: n, blocks that a row selects, its own included.
+        window: w.
+        scale: factor on the dot products; D ** -0.5 by default.
+
+    Returns:
+        (B, H, L, D) in q's dtype. Before the first block is closed, the compressed branch is 0.
+    """
     scale, out = scale_of(scale, q.shape[-1]), torch.zeros_like(q)
     share = q.shape[1] // k.shape[1]
     for b in range(q.shape[0]):
@@ -363,60 +377,6 @@ def nsa_attend_by_loops(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, poole
                     out[b, h, i] = sum(gate * output for gate, output in zip(gates[b, h, i],
                                                                              branches, strict=True))
     return out
-
-
-def nsa_attend(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor,
-               gates: Tensor, *, block: int, count: int, window: int,
-               scale: float | None = None) -> Tensor:
-    """Attend with all rows at once, with dense masks.
-
-    Args:
-        q: queries, (B, H, L, D).
-        k, v: keys and values, (B, Hk, L, D).
-        pooled_k, pooled_v: of each closed block, (B, Hk, floor(L / block), D).
-        gates: of the compressed, selected and window branch, (B, H, L, 3).
-        block: b, tokens of a block.
-        count: n, blocks that a row selects, its own included.
-        window: w.
-        scale: factor on the dot products; D ** -0.5 by default.
-
-    Returns:
-        (B, H, L, D) in q's dtype. Before the first block is closed, the compressed branch is 0.
-    """
-    batch, heads, length, dim = q.shape
-    blocks = length // block
-    scale, row = scale_of(scale, dim), torch.arange(length, device=q.device)
-    closed = torch.arange(blocks, device=q.device) < ((row + 1) // block)[:, None]  # (L, blocks)
-    weights = q.new_zeros(batch, heads, length, blocks)
-    if blocks:
-        weights = masked_matrix(q, pooled_k, closed[None, None], scale)[0].masked_fill(~closed, 0.0)
-    tokens = selected(weights, k.shape[1], block, count)  # (B, H, L, L)
-    near = (row <= row[:, None]) & (row > row[:, None] - window)
-    branches = [weigh(weights, pooled_v) if blocks else torch.zeros_like(q)]
-    for visible in (tokens, near[None, None]):
-        branches.append(weigh(masked_matrix(q, k, visible, scale)[0], v))
-    return (torch.stack(branches, dim=-1) * gates.unsqueeze(-2)).sum(dim=-1).to(q.dtype)
-
-
-def selected(weights: Tensor, key_heads: int, block: int, count: int) -> Tensor:
-    """Return the raw tokens that each row selects by the weights of the compressed branch.
-
-    Weights (B, H, L, closed blocks), 0 where a row does not see a block -> bool (B, H, L, L), the
-    row's own block included, up to the row. The query heads of a KV head select together.
-    """
-    batch, heads, length, blocks = weights.shape
-    row = torch.arange(length, device=weights.device)
-    own_block = row // block
-    scores = weights.detach().unflatten(1, (key_heads, -1)).sum(dim=2)  # (B, Hk, L, blocks)
-    block_of = torch.arange(blocks, device=weights.device)
-    past = block_of < own_block[:, None]  # its own is chosen anyway
-    best = scores.masked_fill(~past, -1.0).topk(min(count - 1, blocks), dim=-1).indices
-    chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & past
-    of_token = chosen[..., own_block.clamp(
-        max=max(0, blocks - 1))] if blocks else chosen.new_zeros(*scores.shape[:3], length)
-    of_token = of_token & (own_block < blocks)  # (B, Hk, L, L)
-    mine = own_block == own_block[:, None]
-    return ((of_token | mine) & (row <= row[:, None])).repeat_interleave(heads // key_heads, dim=1)
 
 
 def _best(scores: Tensor, count: int) -> list[int]:
