@@ -11,7 +11,6 @@ import nbformat
 import pytest
 from rich.console import Console
 
-from cca_lab import files
 from cca_lab.views.execution import execute
 from cca_lab.views.walkthrough import refresh, walkthrough
 from tests import small_notebooks
@@ -103,7 +102,3 @@ def test_refresh_writes_portable_outputs_and_leaves_a_failing_notebook_alone(tmp
     assert written.metadata.kernelspec.name == "python3"
     assert "version" not in written.metadata.language_info
     assert isinstance(written.metadata.cca_lab.seconds, int)
-
-
-def test_make_opens_the_site():
-    assert "walkthrough --show" in (files.repository() / "Makefile").read_text(encoding="utf-8")
