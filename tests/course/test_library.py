@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from cca_lab import CCA, MECHANISMS, swap_attention
 from cca_lab.course import library
+from cca_lab.mechanisms.examine import examine
 
 ROOT = str(Path(__file__).resolve().parents[2])
 HALF = 0.5
@@ -80,6 +81,7 @@ def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
     library.my_attention(tmp_path)
     path = tmp_path / library.FILE
     path.write_text(path.read_text().replace("    rows = []", "    rows = []  # edited", 1)
+                    .replace("03.6 cca_loop: from the solutions", "03.99 cca_loop: yours")
                     .replace("import math\n", "import math\nimport string\n", 1)
                     + "\nMINE = string.digits\n")
     library.keep("03.3", library.my_attention(tmp_path).row_reads,
@@ -87,12 +89,14 @@ def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
                  folder=tmp_path)
     text = path.read_text()
     assert library.my_attention(tmp_path).MINE == "0123456789"
+    assert "03.6 cca_loop: yours" in text  # whatever its number was
     assert "# edited" in text and "# ---- 03.3 row_reads: from the solutions\ndef row_reads(row, " \
         "group, window):\n    return 0, row\n" in text
 
 
 def test_the_module_passes_the_bench_and_a_saved_model_finds_it(tmp_path):
     module = library.my_attention(tmp_path)
+    examine(module.MyDGA(group=3, gamma=0.2))  # it declares that it looks ahead
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=64, n_embd=32, n_layer=2,
                                        n_head=2, bos_token_id=1, eos_token_id=None)).eval()

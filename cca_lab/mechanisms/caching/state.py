@@ -222,7 +222,11 @@ class Stored:
         new = copy(self)
         new.buffers, new.seen = type(self.buffers)(), max(state.seen for state in states)
         for name in self.stored:
-            setattr(new, name, torch.cat([getattr(state, name) for state in states]))
+            if getattr(self, name) is not None:
+                setattr(new, name, torch.cat([getattr(state, name) for state in states]))
+        if self.chunk_tables:
+            cos, sin = zip(*(state.rotation for state in states), strict=True)
+            new.chunk_tables = ((torch.cat(cos), torch.cat(sin)),)
         return new
 
     def select(self, rows: Tensor) -> Self:

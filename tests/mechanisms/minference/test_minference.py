@@ -1,6 +1,5 @@
 """MInference: masks by brute force, choices on planted patterns, the search, mutants."""
 
-import inspect
 import json
 from functools import partial
 
@@ -328,10 +327,3 @@ def test_mutant_is_killed(mutant, cls, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options, cls)
     check(form(cls, "attention"), options, cls)
-
-
-def test_every_mutant_is_on_the_list():
-    for name, function in inspect.getmembers(wrong, inspect.isfunction):
-        if function.__module__ == wrong.__name__ and not name.startswith(
-                "_") and name != "under_mask":
-            assert function in {row[0] for row in KILLED} and function.__doc__, name
