@@ -380,7 +380,7 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment
 def test_resume_after_a_cut_between_the_two_renames_of_a_checkpoint(tmp_path):
     config = in_float32(steps=1)
     Finetuner(swapped(), mixture(), config, tmp_path).run()
-    (tmp_path / "state").rename(tmp_path / "state.old")
+    (tmp_path / "state").rename(tmp_path / ".state.old")
     assert Finetuner(swapped(), mixture(), config, tmp_path).resume() == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "model", "state"]
 

@@ -127,8 +127,15 @@ def spans_taken_for_one(patch) -> None:
                   lambda table: [[(spans[0][0], spans[-1][1])] for spans in right(table)])
 
 
+def last_key_unread(patch) -> None:
+    """A piece ends one key early, where it has more than one."""
+    right = decode._piece
+    patch.setattr(decode, "_piece", lambda q, k, v, bias, splits: right(
+        q, k[:, :, : max(1, k.shape[2] - 1)], v, bias, splits))
+
+
 def merged_with(weigh):
-    """A merge whose parts have the weights `weigh(lse)`, (S, B Hk, R), and a right log-sum-exp."""
+    """A merge whose parts have the weights `weigh(lse)`, (S, B H), and a right log-sum-exp."""
     def wrong(part, part_lse, q):
         out = (part * weigh(part_lse).unsqueeze(-1)).sum(0).view(q.shape).to(q.dtype)
         return out, part_lse.logsumexp(0).view(q.shape[:-1])
@@ -153,7 +160,7 @@ def last_part_forgotten(patch) -> None:
                   q: right(part[:-1], lse[:-1], q) if len(part) > 1 else right(part, lse, q))
 
 
-DECODE = (tail_counted_twice, spans_taken_for_one, merged_with_base_two, parts_averaged,
+DECODE = (tail_counted_twice, last_key_unread, spans_taken_for_one, merged_with_base_two, parts_averaged,
           last_part_forgotten)
 
 

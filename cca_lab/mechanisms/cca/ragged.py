@@ -18,12 +18,12 @@ from torch import Tensor
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching import state as caching
+from cca_lab.mechanisms.caching.ragged import TIMES_FEW, aligned, attend_masked
 from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
 
 ROOM = 16  # cores by which the place for them grows
-TIMES_FEW = 8  # so many times `FEW` numbers are copied in less time than rows take by themselves
 
 
 def joined(states: Sequence[CCAState]) -> list[State]:
@@ -67,12 +67,12 @@ class RaggedState(CCAState):
         for name in ("key", "value"):
             cores, raw = ([getattr(state, kind + name) for state in states]
                           for kind in ("core_", "raw_"))
-            setattr(self, "core_" + name, _aligned(cores, places, left=True))
+            setattr(self, "core_" + name, aligned(cores, places, left=True))
             setattr(self, "sink_" + name, torch.cat([x[:, :, : self.sinks] for x in raw]))
-            setattr(self, "raw_" + name, _aligned([x[:, :, self.sinks:] for x in raw], width))
+            setattr(self, "raw_" + name, aligned([x[:, :, self.sinks:] for x in raw], width))
         tables = [state.rotation for state in states]
         self.cos, self.sin = (
-            _aligned([table[place] for table in tables if table is not None], 2 * self.group - 1)
+            aligned([table[place] for table in tables if table is not None], 2 * self.group - 1)
             if tables[0] is not None else None for place in (0, 1))
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -95,10 +95,7 @@ class RaggedState(CCAState):
                      self.window, self.bias, query.dtype)
         keys = torch.cat((self.core_key, self.sink_key, self.raw_key), dim=2)
         values = torch.cat((self.core_value, self.sink_value, self.raw_value), dim=2)
-        rows = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
-        with torch.autocast("cpu", enabled=False):  # it would round what is stored
-            output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
-        return output.reshape(query.shape)
+        return attend_masked(query, keys, values, mask, scale)
 
     def _pool(self) -> None:
         """Pool the groups that wait for it."""
@@ -155,13 +152,6 @@ class RaggedState(CCAState):
         new.behind = [self.behind[row] for row in rows.tolist()]
         new.seen = max(new.behind) + self.sinks
         return new
-
-
-def _aligned(rows: list[Tensor], places: int, *, left: bool = False) -> Tensor:
-    """Return (1, ..., n, D) of each row, n at most `places`, as (B, ..., places, D)."""
-    missing = [places - x.shape[-2] for x in rows]
-    return torch.cat([F.pad(x, (0, 0, 0, n) if left else (0, 0, n, 0))
-                      for x, n in zip(rows, missing, strict=True)])
 
 
 @lru_cache(maxsize=2)

@@ -20,6 +20,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.rotary import Rotation, at, first_row, turn
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
 from cca_lab.mechanisms.caching.state import (
@@ -29,7 +30,6 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
-    attend_row,
 )
 from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
@@ -83,7 +83,7 @@ class StreamingLLMState(Stored):
     def _attend(self, query: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, the far part at its positions."""
         if query.shape[2] == 1 and rotation is None:  # it sees all that is stored
-            return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
         # on the CPU, where intervals are built
         row = torch.arange(self.seen, self.seen + query.shape[2], device="cpu")
         dropped = sink_dropped(self.seen, self.sinks, self.recent)

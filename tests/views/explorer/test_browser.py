@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from cca_lab.views.explorer import explore_tensors
 from tests.views.explorer.browser import MARKS, patient_expect
+from tests.views.explorer.tensors import explore_tensors
 
 expect = patient_expect()
 pytestmark = MARKS

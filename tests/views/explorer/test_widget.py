@@ -7,9 +7,10 @@ import torch
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 
-from cca_lab.views.explorer import explore, explore_tensors
+from cca_lab.views.explorer import explore
 from cca_lab.views.explorer import explorer as explorer_module
 from tests.models.tiny import text, tiny
+from tests.views.explorer.tensors import explore_tensors
 
 
 class Sent:
