@@ -8,10 +8,9 @@ state by themselves, close together, and their columns are written back.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, cast
 
 import torch
@@ -152,32 +151,31 @@ class Ragged:
         mask = _mask(tuple(self.hidden), self.key.shape[2])
         output = attend_row(query, [self.key], [self.value], scale=scale, bias=[mask])
         due = [row for row, token in enumerate(self.due) if token == self.now]
+        for count in {self.growing[row] for row in due}:
+            self._close([row for row in due if self.growing[row] == count], query)
         if due:
-            self._close(due, query)
+            self._clear()
         return output
 
-    def _close(self, due: Iterable[int], query: Tensor) -> None:
-        """Let the rows that are due close, those with equally many columns together."""
-        def count(row: int) -> int:
-            return self.growing[row]
+    def _close(self, rows: list[int], query: Tensor) -> None:
+        """Let rows close that have equally many columns."""
+        state, these, old = self._state(rows), _index(rows), self.growing[rows[0]]
+        state.close(query[these], self.scale)
+        *fixed, growing = _sizes(state)
+        new = sum(fixed) + growing
+        for names, columns in zip(state.columns, (self.key, self.value), strict=True):
+            past = columns[these]
+            columns[these] = torch.cat([past[:, :, : old - new], past[:, :, : -old],
+                                        *(getattr(state, part) for part in names)], dim=2)
+        state = _without_columns(state)
+        for place, row in enumerate(rows):
+            self.states[row] = state.select(torch.tensor([place], device="cpu"))
+            self.hidden[row] += old - new
+            self.growing[row] = growing
+            self.since[row], self.due[row] = self.now, self.now + state.size
 
-        for old, some in groupby(sorted(due, key=count), key=count):
-            rows = list(some)
-            state = self._state(rows)
-            state.close(query[_index(rows)], self.scale)
-            *fixed, growing = _sizes(state)
-            new, these = sum(fixed) + growing, _index(rows)
-            for names, columns in zip(state.columns, (self.key, self.value), strict=True):
-                past = columns[these]
-                columns[these] = torch.cat([past[:, :, : old - new], past[:, :, : -old],
-                                            *(getattr(state, part) for part in names)], dim=2)
-            state = _without_columns(state)
-            for place, row in enumerate(rows):
-                self.states[row] = state if len(rows) == 1 else state.select(
-                    torch.tensor([place], device="cpu"))
-                self.hidden[row] += old - new
-                self.growing[row] = growing
-                self.since[row], self.due[row] = self.now, self.now + state.size
+    def _clear(self) -> None:
+        """Drop what no row needs."""
         self.past = self.past[len(self.past) - (self.now - min(self.since)):]
         if (unused := min(self.hidden)) > 0:
             self.hidden = [count - unused for count in self.hidden]
@@ -212,9 +210,9 @@ class Ragged:
         query = torch.cat(queries, dim=2)[rows]
         if rotations[0] is None:
             return query, None
-        cos, sin = (torch.cat(tables, dim=1) for tables in zip(*rotations, strict=True))
-        return query, (cos[rows], sin[rows]) if len(cos) > 1 else (
-            cos.expand(len(rows), -1, -1), sin.expand(len(rows), -1, -1))
+        cos, sin = (torch.cat(tables, dim=1).expand(len(self.states), -1, -1)[rows]
+                    for tables in zip(*rotations, strict=True))
+        return query, (cos, sin)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""

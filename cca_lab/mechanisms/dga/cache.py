@@ -84,11 +84,9 @@ class DGAState(Segmented):
             queries, one_block = last_query.expand(-1, -1, self.raw_key.shape[2],
                                                    -1), self.mechanism
             last_row = torch.tensor([queries.shape[2] - 1], device="cpu")
-            heads = 1 if self.mechanism.shared else self.raw_key.shape[1]
-            scores = importance(queries, self.raw_key, rows=last_row,
-                                scale=scale).unflatten(1, (heads, -1)).mean(2)
-            focal = highest(scores, decode_focal(self.mechanism.group)).expand(
-                -1, self.raw_key.shape[1], -1)
+            scores = importance(queries, self.raw_key, rows=last_row, scale=scale).unflatten(
+                1, (self.raw_key.shape[1], -1)).mean(2)
+            focal = highest(scores, decode_focal(self.mechanism.group))
         self._keep(queries, self.raw_key, self.raw_value, focal, one_block, scale, self.rotation)
         self._forget_raw()
 
