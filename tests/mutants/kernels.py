@@ -162,8 +162,8 @@ def last_part_forgotten(patch) -> None:
                   q: right(part[:-1], lse[:-1], q) if len(part) > 1 else right(part, lse, q))
 
 
-DECODE = (tail_counted_twice, last_key_unread, spans_taken_for_one, merged_with_base_two, parts_averaged,
-          last_part_forgotten)
+DECODE = (tail_counted_twice, last_key_unread, spans_taken_for_one, merged_with_base_two,
+          parts_averaged, last_part_forgotten)
 
 
 # ---------------------------------------------------------------- vertical-slash

@@ -119,6 +119,18 @@ def copy_call(size: int, device: torch.device) -> tuple[Callable[[], object], in
     return lambda: target.copy_(source), 2 * source.nbytes
 
 
+def roof(size: int, copied: int, dtype: torch.dtype, device: torch.device, rounds: int,
+         least: float = 0.0) -> dict[str, Any]:
+    """Return a product's operations and a copy's bytes per second, medians with ranges."""
+    product, flops = product_call(size, dtype, device)
+    copy, moved = copy_call(copied, device)
+    times = interleave({"product": product, "copy": copy}, rounds, least)
+    rate, rate_range = median_and_range([flops / time for time in times["product"]])
+    bandwidth, bandwidth_range = median_and_range([moved / time for time in times["copy"]])
+    return {"product": f"{size} x {size} {str(dtype).removeprefix('torch.')}", "flops": rate,
+            "flops_range": rate_range, "bandwidth": bandwidth, "bandwidth_range": bandwidth_range}
+
+
 def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
     """Return the bytes by which `prepare(*args)()` raises the resident memory at its peak.
 
