@@ -17,8 +17,8 @@ from cca_lab.mechanisms.caching.base import (
     mechanism_in,
 )
 from cca_lab.mechanisms.caching.static import Progress, StaticLayer
-from cca_lab.mechanisms.cca.static import CCALayer
-from cca_lab.mechanisms.streaming.static import StreamingLLMLayer
+from cca_lab.mechanisms.cca.static_cache import CCALayer
+from cca_lab.mechanisms.streaming.static_cache import StreamingLLMLayer
 from cca_lab.settings import check_integers
 
 LAYERS: dict[str, Any] = {"cca": CCALayer, "mean_pooling": CCALayer,

@@ -53,7 +53,7 @@ class StaticLayer(StateLayer):
     key: Tensor | None = None
 
     def __init__(self, layer: StateLayer, progress: Progress, *, last: bool) -> None:
-        self.progress, self.last = progress, last
+        self.progress, self.last, self.longest = progress, last, progress.longest
         super().__init__(layer.new_state, layer.padding)
 
     def plan(self, row: Tensor) -> Plan:
@@ -93,11 +93,6 @@ class StaticLayer(StateLayer):
         super().reset()
 
     @property
-    def longest(self) -> int:
-        """The tokens of the longest text."""
-        return self.progress.longest
-
-    @property
     def columns(self) -> int:
         """The tokens seen."""
         return int(self.progress.seen) if self.progress.held else self._read
@@ -105,14 +100,6 @@ class StaticLayer(StateLayer):
     @columns.setter
     def columns(self, count: int) -> None:
         self._read = count
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any,
-               **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Return the chunk unchanged, see `StateLayer.update`; a gradient is refused."""
-        if torch.is_grad_enabled() and key_states.requires_grad:
-            raise ValueError("past_key_values: a static cache is written in place, which records "
-                             "no gradient; call the model within torch.no_grad()")
-        return super().update(key_states, value_states)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
                rotation: Rotation | None = None, mask: Tensor | None = None) -> Tensor:
