@@ -204,7 +204,6 @@ def test_a_step_that_was_interrupted_is_repeated_and_a_chunk_refused(monkeypatch
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(cache.layers[1], "step", lambda *args: exec("raise KeyboardInterrupt"))
         logits(model, ids[:, 18:19], past_key_values=cache)
-    cache.layers[1].reading = False  # as a compiled step leaves it
     assert_equal(logits(model, ids[:, 18:19], past_key_values=cache), wanted[:, 18:19], BOUND)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(cache.layers[1], "step", lambda *args: exec("raise KeyboardInterrupt"))
@@ -221,6 +220,8 @@ def test_what_has_no_static_form_is_refused():
     ids, mask, _ = left_padded([text(5)[0], text(9)[0]])
     with pytest.raises(ValueError, match="got padding"):
         generate(model, ids, attention_mask=mask, cache_implementation="static")
+    with pytest.raises(ValueError, match="got 'offloaded_static', wanted 'static'"):
+        generate(model, ids, cache_implementation="offloaded_static")
     cache = StaticCache(model, 12)
     with pytest.raises(ValueError, match="room for 12 tokens, got 13"):
         logits(model, text(13), past_key_values=cache)
