@@ -19,7 +19,8 @@ MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backw
 COMPILE = """
 import dataclasses, json, torch
 from cca_lab.attention import causal_intervals
-from cca_lab.attention.kernels import decode, eviction, interval, offline, pooling, vertical_slash
+from cca_lab.attention.kernels import decode, eviction, interval, pooling, vertical_slash
+from tests.attention import offline
 
 def one(dtype, head_dim):
     x = torch.zeros(1, 2, 64, head_dim, dtype=dtype)
