@@ -64,7 +64,7 @@ def raise_what(task_id: str, wrong: list[Mark]) -> None:
 
 
 def your_turn(task_id: str, answer: Answer) -> None:
-    """Check what a reader wrote, such as for "05.2"; nothing unwritten stops a run.
+    """Check what a reader wrote, such as for "05.4"; nothing unwritten stops a run.
 
     Raises:
         CheckFailed: if something is wrong.

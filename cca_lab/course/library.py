@@ -34,18 +34,18 @@ LADDER = {
     "02.8": "weight_beyond", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
     "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
     "03.14": "by_kernel", "04.2": "importance_of", "04.4": "reads_of", "04.5": "attend_groups",
-    "04.7": "group_table", "05.5": "mixing_weights", "05.6": "attend_memory",
-    "05.7": "memory_table", "06.2": "kept_places", "06.11": "window_table", "07.2": "count_pairs",
+    "04.7": "group_table", "05.4": "mixing_weights", "05.5": "attend_memory",
+    "05.6": "memory_table", "06.2": "kept_places", "06.6": "window_table", "07.2": "count_pairs",
     "07.6": "kept_entries", "08.2": "streaming_step", "08.4": "h2o_step",
     "09.3": "operations_a_byte", "09.4": "computed_pairs", "10.2": "chance_of_sparse",
     "10.4": "counterexample", "10.6": "corrected_bound", "10.8": "row_that_fools",
-    "11.4": "noise_factor", "11.8": "kappas", "11.10": "rising_rows", "12.2": "layers_until",
-    "12.6": "unseen_change", "13.3": "with_attention", "13.8": "core_scores",
-    "13.6": "groups_of", "14.2": "two_losses", "14.3": "train", "15.2": "half_width",
-    "15.5": "verdict", "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads",
+    "11.3": "noise_factor", "11.6": "rising_rows", "11.8": "kappas", "12.2": "layers_until",
+    "12.5": "unseen_change", "13.1": "with_attention", "13.5": "core_scores",
+    "13.7": "groups_of", "14.2": "two_losses", "14.3": "train", "15.1": "half_width",
+    "15.2": "verdict", "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads",
     "17.6": "entries"}
 YOURS, SOLUTION = "yours", "from the solutions"
-MARK = re.compile(r"^# ---- (\d\d\.\d+) \w+: (yours|from the solutions)\n", re.MULTILINE)
+MARK = re.compile(r"^# ---- \d\d\.\d+ (\w+): (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"
 HEAD = '''"""Long-context attention, written in the notebooks: one head, q, k and v of shape (L, D).
 
@@ -125,7 +125,7 @@ class MyDGA(OwnAttention):
 
 @dataclass(frozen=True, kw_only=True)
 class MyStreaming(OwnAttention):
-    """StreamingLLM: the tokens themselves, and a table (06.11); row by row, the step of 08.2."""
+    """StreamingLLM: the tokens themselves, and a table (06.6); row by row, the step of 08.2."""
 
     sinks: int = 4
     recent: int = 59
@@ -334,13 +334,17 @@ def _brought(answer: Callable[..., Any], source: str, known: set[str]) -> list[s
 
 
 def _sections(path: Path) -> dict[str, tuple[str, str]]:
-    """Return who wrote each turn's function, and its source, as the module has them."""
+    """Return who wrote each turn's function, and its source, as the module has them.
+
+    A function is known by its name: the module may have been written under older numbers.
+    """
     if not path.exists():
         return {}
     text = path.read_text(encoding="utf-8").partition(END)[0]
     pieces = MARK.split(text)[1:]
-    return {task_id: (author, source.strip() + "\n") for task_id, author, source
-            in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)}
+    found = {name: (author, source.strip() + "\n") for name, author, source
+             in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)}
+    return {task_id: found[name] for task_id, name in LADDER.items() if name in found}
 
 
 def _write(path: Path, sections: dict[str, tuple[str, str]]) -> None:

@@ -30,7 +30,7 @@ def chosen(only: str | None) -> list[Assignment]:
 
 
 def task_of(task_id: str) -> CourseTask:
-    """Return a task by its id, such as "a5.2" of an assignment or "05.2" of a notebook."""
+    """Return a task by its id, such as "a5.2" of an assignment or "05.4" of a notebook."""
     tasks = {task.id: task for assignment in ASSIGNMENTS.values()
              for task in assignment.tasks} | TURNS
     if task_id not in tasks:

@@ -69,13 +69,6 @@ class Evaluation:
                 "documents": task.documents_in(self.length - OFFSETS + 1), "hits": matches.packed()}
         return found
 
-    def by_length(self, model: "PreTrainedModel", lengths: Sequence[int]) -> dict[str, Any]:
-        """Return exact match at other lengths, over documents of varied lengths, as JSON values."""
-        from cca_lab.models.evaluate import exact_match
-
-        return {str(length): exact_match(model, self.tasks[-1], length=length, text=self.stream,
-                                         questions=self.questions).as_json() for length in lengths}
-
 
 def make_evaluation(model: "PreTrainedModel", tokenizer: Any, corpus: Corpus, *,
                     length: int | None = None, windows: int = 64,

@@ -7,10 +7,9 @@ from typing import Any
 
 from cca_lab.files import models_folder, results_folder
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
-from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.studies import lengths as by_length
 from cca_lab.studies.lengths import STAR, starred
-from cca_lab.studies.study import cell, label, markdown, percent, ranked_heads
+from cca_lab.studies.study import cell, label, markdown, percent
 from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries
 
 FINDING = [{"group": group, "window": 64} for group in (8, 16)]  # of CCA in the table `finding`
@@ -40,14 +39,6 @@ def models() -> str:
                      f"{card['seconds'] / 60:.0f} min, {card['device']}"])
     return markdown(["model", "parameters", "context", "perplexity", "exact match", "trained in"],
                     rows)
-
-
-def recovery() -> str:
-    """Return the table of what every swap costs, and what finetuning recovers."""
-    rows = [[f"`{study['model']}`", spoken(name), *mean.cells()]
-            for study in results("recovery-*.json")
-            for name, mean in summaries(study["trials"]).items()]
-    return markdown(["model", "attention", *COLUMNS], rows)
 
 
 def finding() -> str:
@@ -87,39 +78,6 @@ def lengths() -> str:
         if row["attention"] != "kept_heads" and name not in CONTROLS.values()})
 
 
-def kept_frontier() -> str:
-    """Return the table of perplexity against memory with a few heads of SmolLM2 kept."""
-    (study,) = results("lengths-smollm2.json")
-    scores = {"gates": ranked_heads(results_folder() / "retrieval-smollm2.json"),
-              "gain": ranked_heads(results_folder() / "retrieval-gain-smollm2.json")}
-    length, heads = study["length"], sum(map(len, scores["gates"]))
-    ratios: dict[tuple[float, int, str, str], dict[bool, list[str]]] = {}
-    for name, row in study["rows"].items():
-        if row["attention"] != "kept_heads" or name in CONTROLS.values():
-            continue
-        other, kept_heads = dict(row["options"]["others"]), row["options"]["kept"]
-        attention = mechanism_of(other.pop("name"), other)
-        entries, count = attention.cache_entries(length), sum(map(len, kept_heads))
-        (by,) = (score for score, ranked in scores.items()
-                 if best_heads(ranked, count) == kept_heads)
-        trained = not row["swapped"]
-        whole = study["rows"][CONTROLS[by] if trained else "full"]["perplexity"]
-        assert entries is not None  # kept heads have a cache, so their other mechanism has one
-        share = (count + (heads - count) * entries / length) / heads
-        key = share, count, by, starred(label(attention.title, other), row)
-        ratios.setdefault(key, {})[trained] = [
-            f"{mine['value'] / full['value']:.2f}"
-            for mine, full in zip(row["perplexity"][-2:], whole[-2:], strict=True)]
-    spans = [f"{low} to {high}" for low, high in list(pairwise(study["buckets"]))[-2:]]
-    return markdown(
-        [f"cache at {length} tokens", "heads kept", "in the others",
-         *(f"{when}, {span}" for when in ("untrained", "trained") for span in spans)],
-        [[percent(share), f"{count}, by {by}", other, *values.get(False, "--"),
-          *values.get(True, "--")] for (share, count, by, other), values in sorted(ratios.items())],
-        "Perplexity over that of full attention, untrained or trained alike; "
-        f"{study['windows']} windows of {length} tokens. {STAR}")
-
-
 def alike() -> str:
     """Return the table of SmolLM2's adapters trained alike: text and needles, over their seeds."""
     studies = [*results("lengths-alike-smollm2.json"), *results("lengths-4608-alike-smollm2.json")]
@@ -147,22 +105,6 @@ def alike() -> str:
         + ", ".join(f"{study['windows']} windows of {study['length']} tokens" for study in studies)
         + ". Needles: five questions a seed, each at depths of 0, 25, 50 and 75 %; "
         f"{asked[0]['precision']}. {STAR}")
-
-
-def alike_tasks() -> str:
-    """Return the table of other tasks and wordings, by adapters trained alike, over their seeds."""
-    cells: dict[tuple[str, str], list[Row]] = {}
-    for study in results("alike-*.json"):
-        if (task := _task(study)) != "niah_multikey":
-            kind = study["model"].split("-")[1]
-            cells.setdefault((task, ALIKE.get(kind) or _other(study)), []).append(study)
-    lengths = sorted({length for studies in cells.values() for length in studies[0]["lengths"]})
-    return markdown(
-        ["task", "in the other heads", *(f"{length} tokens" for length in lengths)],
-        [[*names, *(_found(studies, length) for length in lengths)]
-         for names, studies in sorted(cells.items())],
-        "Prompts answered right in full; five questions a seed, each at depths of 0, 25, 50 and "
-        "75 %; bf16.")
 
 
 def _other(row: Row) -> str:

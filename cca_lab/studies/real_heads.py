@@ -4,9 +4,8 @@ The row of length L is the query at token L, which attends to L tokens (DGA, Sec
 Appendix C.4). Its logits are, up to a constant, the logarithms of its weights.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 
 import torch
 from torch import Tensor
@@ -14,12 +13,9 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps
-from cca_lab.theory.sparsity.limit import length_for
-from cca_lab.theory.sparsity.logits import gaussian
 
 RATES = (0.05, 0.02, 0.01)  # those of the paper's Figures 2(b), 2(c) and 7
 SHORTEST, LONGEST, STEP = 100, 1000, 16
-TARGET = 0.95
 
 
 @dataclass(frozen=True)
@@ -125,43 +121,3 @@ def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
             "least 1 and a stream that holds it; give more text or a shorter length")
     starts = torch.linspace(0, len(stream) - length, min(count, len(stream) // length)).long()
     return stream[starts[:, None] + torch.arange(length)]
-
-
-def measured_length(shares: Sequence[float], lengths: Sequence[int],
-                    target: float = TARGET) -> int | None:
-    """Return the first length from which P_sparse stays at `target` or more, or None."""
-    reached = None
-    for share, length in zip(shares, lengths, strict=True):
-        if share < target:
-            reached = None
-        elif reached is None:
-            reached = int(length)
-    return reached
-
-
-def predicted_length(tau: float, rho: float, target: float = TARGET) -> int | None:
-    """Return the L at which iid N(0, tau^2) logits reach `target`; None above 300 million."""
-    length = length_for(gaussian(tau), rho, target) if tau > 0 else inf
-    return int(length) if length < inf else None
-
-
-def head_report(rows: HeadRows, layer: int, head: int, rates: Sequence[float] = RATES) -> dict:
-    """Return the published numbers of one head, as JSON values; a curve has one for each length.
-
-    "l95" has the length for 95 % as measured, and as predicted with either tau, or null.
-    """
-    def curve(values: Tensor) -> list[float]:
-        return [round(value, 4) for value in values.tolist()]
-
-    taus = {"tau": rows.tau[layer, head].item(),
-            "tau_entropy": rows.tau_entropy[layer, head].item()}
-    shares = {rho: rows.p_sparse(rho)[layer, head] for rho in rates}
-    return {"layer": layer, "head": head, **{name: round(tau, 4) for name, tau in taus.items()},
-            "zeros": round(rows.zeros[:, layer, head].mean().item(), 6),
-            "largest": curve(rows.largest[:, layer, head].mean(dim=0)),
-            "k90": curve(rows.k90[:, layer, head].mean(dim=0)),
-            "effective_tokens": curve(rows.effective[:, layer, head].mean(dim=0)),
-            "p_sparse": {str(rho): curve(values) for rho, values in shares.items()},
-            "l95": {str(rho): {**{name: predicted_length(tau, rho) for name, tau in taus.items()},
-                               "measured": measured_length(values.tolist(), rows.lengths.tolist())}
-                    for rho, values in shares.items()}}

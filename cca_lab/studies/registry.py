@@ -21,14 +21,9 @@ STUDIES: dict[str, tuple[str, str]] = {
     "heads": ("cca_lab.studies.heads:Heads",
               "Measure how sparse every head is: k90, effective tokens, the weight of the first "
               "and of far tokens."),
-    "sparsity": ("cca_lab.studies.heads:Sparsity",
-                 "Measure how sparse each head's rows are, and compare them with what theory "
-                 "predicts."),
     "attention": ("cca_lab.studies.benchmarks.attention:AttentionBench",
                   "Measure CCA against PyTorch's full attention on the CPU: time, pairs, the "
                   "matrix peak, memory."),
-    "peers": ("cca_lab.studies.benchmarks.peers:Peers",
-              "Measure PyTorch's FlexAttention on the CPU beside CCA: time and useful operations."),
     "decode": ("cca_lab.studies.benchmarks.decode:Decode",
                "Measure one token's attention with each cache against a full cache: time, bytes, "
                "entries."),
@@ -37,7 +32,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "model": ("cca_lab.studies.benchmarks.model:ModelBench",
               "Measure a model, random or real: first token, next tokens, memory, training."),
     "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
-            "Check and time the kernels on one GPU, within ten minutes."),
+            "Check and time the kernels on one GPU."),
 }
 
 # Commands of their own, whose options are settings too.

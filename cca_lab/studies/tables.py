@@ -13,7 +13,7 @@ from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies import compare, model_tables, retrieval
-from cca_lab.studies.benchmarks import attention, decode, gpu, model, peers, steps
+from cca_lab.studies.benchmarks import attention, decode, gpu, model, steps
 from cca_lab.studies.model_tables import Row, results
 from cca_lab.views.figures.caches import holdings
 from cca_lab.views.figures.sparsity import by_layer
@@ -35,22 +35,17 @@ def of_file(table: Callable[[Row], str], file: str) -> Callable[[], str]:
 
 TABLES: dict[str, Callable[[], str]] = {
     "finding": model_tables.finding, "models": model_tables.models,
-    "recovery": model_tables.recovery,
     "compare": of_file(compare.table, "compare-gpt2-mini.json"),
     "lengths": model_tables.lengths,
     "retrieval": lambda: retrieval.table(results("retrieval-smollm2*.json")),
-    "kept-frontier": model_tables.kept_frontier,
-    "alike": model_tables.alike, "alike-tasks": model_tables.alike_tasks,
-    "attention": of_file(attention.table, "attention-cpu.json"),
+    "alike": model_tables.alike,
     "families": lambda: attention.families_table(results("attention-*.json")),
     "decode": of_file(decode.table, "decode-cpu.json"),
     "steps": of_file(steps.table, "steps-cpu.json"),
     "next-token": of_file(steps.next_table, "steps-cpu.json"),
     "model": of_file(model.table, "model-cpu.json"),
     "real-model": of_file(model.table, "model-smollm2.json"),
-    "peers": of_file(peers.table, "peers-cpu.json"),
     "gpu-speed": of_file(gpu.speed_table, "gpu-h100.json"),
-    "gpu-decode": of_file(gpu.decode_table, "gpu-h100-first.json"),
     "gpu-model": of_file(gpu.model_table, "gpu-h100-first.json")}
 
 

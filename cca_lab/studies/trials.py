@@ -2,7 +2,6 @@
 
 import copy
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
     from cca_lab.models.evaluate import Estimate
 
-LAST = 20  # last steps over which the training losses are averaged
-CURVE = 10  # steps averaged in a point of the training curve
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -40,14 +36,12 @@ class Trial:
     options: dict[str, Any] = field(default_factory=dict)
     config: FinetuneConfig = FinetuneConfig(strategy="none")  # "none" measures the swap
     reading: Reading = Reading()
-    lengths: tuple[int, ...] = ()  # other lengths at which exact match is measured
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Trial":
         """Return the trial of a file; settings that are younger than the file are the defaults."""
         return cls(values["attention"], dict(values["options"]),
-                   FinetuneConfig(**values["config"]), Reading(**values["reading"]),
-                   tuple(values.get("lengths", ())))
+                   FinetuneConfig(**values["config"]), Reading(**values["reading"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +130,9 @@ class Trials(TextStudy):
 
     def measure(self, trial: Trial, title: str) -> dict[str, Any]:
         """Run a trial, and return its measurements as JSON values."""
-        start = time.process_time()
         model, records = self.train(trial, title)
-        cpu = time.process_time() - start
         losses = self.evaluation.losses(model)
         row = self.evaluation.measure(model, losses)
-        if trial.lengths:
-            row["by_length"] = self.evaluation.by_length(model, trial.lengths)
         row["perplexity_ratio"] = asdict(self._ratio(losses))
         row["losses"] = losses.round(5).tolist()
         if not records:
@@ -151,14 +141,6 @@ class Trials(TextStudy):
             models.swap_attention(model, "full")
             row["read_in_full"] = asdict(self._ratio(self.evaluation.losses(model)))
         row["seconds"] = round(records[-1]["seconds"], 1)
-        row["cpu_seconds"] = round(cpu, 1)  # of all threads, the loading of the data included
-        row["last_losses"] = {}
-        for kind in ("text_loss", "task_loss"):
-            seen = [record[kind] for record in records[-LAST:] if record.get(kind) is not None]
-            row["last_losses"] |= {kind: float(np.mean(seen))} if seen else {}
-        texts = [record["text_loss"] for record in records]  # nats per token; None without text
-        row["curve"] = [round(float(np.mean(texts[start : start + CURVE])), 4)
-                        for start in range(0, len(texts), CURVE)] if None not in texts else []
         return row
 
     def _ratio(self, losses: np.ndarray) -> "Estimate":

@@ -1,6 +1,6 @@
 """A claim of a paper, and how it is judged: words, check, verdict, repair.
 
-The words stand in `cca_lab/theory/claims/*.toml`; the checks, and what they judge, in the tables
+The words stand in `cca_lab/theory/claims.toml`; the checks, and what they judge, in the tables
 `SUBJECTS` of the modules of `cca_lab/theory/`; proofs and examples in the articles, docs/claims.
 `ledger` joins words and checks.
 """
@@ -8,18 +8,13 @@ The words stand in `cca_lab/theory/claims/*.toml`; the checks, and what they jud
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
-
-PAPERS = ("CCA", "DGA", "LoCoCo")
-Case = TypeVar("Case")
+from typing import Any
 
 
 class Verdict(StrEnum):
     """The published verdict on a claim; `Claim` says which facts each needs."""
 
     HOLDS = "holds"
-    HOLDS_IF = "holds under added hypotheses"
-    DEPENDS = "model dependent"
     INCONSISTENT = "inconsistent within the paper"
     FALSE = "false as printed"
 
@@ -38,14 +33,11 @@ class Subjects:
     """The code of a claim: its check, and what that judges.
 
     `check` judges any subject, not only the printed one: the tests also pass it the corrected
-    subject, which it must accept, and a wrong one, which it must refute. The check of a claim that
-    holds under a hypothesis also takes `within`, a predicate that says which of its cases to judge.
+    subject, which it must accept, and a wrong one, which it must refute.
 
     Attributes:
         printed: the subject as printed: a function, a number, an implementation.
         corrected: the repaired subject, which `check` accepts on all cases; None if it holds.
-        within: whether a case of the check satisfies the hypothesis.
-        models: subjects of which `check` accepts some and refutes others, as `Claim.accepted` says.
         sides: what each of the places says by itself.
         machine: a program that proves the statement, or its repair, for all cases.
     """
@@ -53,8 +45,6 @@ class Subjects:
     check: Callable[..., Outcome]
     printed: Any
     corrected: Any | None = None
-    within: Callable[..., bool] | None = None
-    models: tuple[Any, ...] = ()
     sides: tuple[Any, ...] = ()
     machine: Callable[[], Outcome] | None = None
 
@@ -66,16 +56,13 @@ class Claim(Subjects):
     Attributes:
         id: short and unique, such as "T1" or "P1.alg1".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
-        quote: pieces of the paper's words; none only where `place` is a table.
+        quote: pieces of the paper's words.
         reading: what we take them to mean, in our words, in the most charitable way.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
-        hypothesis: what has to be added so that it holds, in words that follow "holds if".
-        assumed: where a reader could have taken the hypothesis from; else the claim is false.
-        accepted: name of each of `models` -> whether `check` accepts it.
         places: name of each of `sides`.
 
     Raises:
-        ValueError: if a fact is missing or does not go with the verdict.
+        ValueError: if words and check do not go together.
     """
 
     id: str
@@ -84,55 +71,26 @@ class Claim(Subjects):
     quote: Sequence[str]
     reading: str
     repair: str = ""
-    hypothesis: str = ""
-    assumed: str = ""
-    accepted: Mapping[str, bool] = field(default_factory=dict)
     places: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Reject a claim that lacks its source, or what its verdict asks for."""
-        for problem in problems(self):
-            raise ValueError(f"{self.id}: {problem}")
+        """Reject words that are not those of the check."""
+        repaired = {bool(self.repair), self.corrected is not None}
+        if len(self.places) != len(self.sides) or len(self.sides) == 1 or repaired != {
+                self.verdict is not Verdict.HOLDS}:
+            raise ValueError(f"{self.id}: what does not hold has a repair, in words and in code, "
+                             "and each side of a contradiction its place; nothing else has any")
 
     @property
     def verdict(self) -> Verdict:
         """The verdict, which follows from what is judged; `contradictions` says if it is not so.
 
         INCONSISTENT: `check` accepts each of `sides`, two or more places of the paper, and refutes
-        `printed`, which joins them. DEPENDS: it accepts some of `models` and refutes others, as
-        declared. HOLDS_IF: it refutes `printed` on all cases, accepts it on those of `hypothesis`,
-        and refutes it on the others. FALSE: it refutes `printed`. HOLDS: it accepts `printed`.
+        `printed`, which joins them. FALSE: it refutes `printed`. HOLDS: it accepts `printed`.
         """
         if self.sides:
             return Verdict.INCONSISTENT
-        if self.models:
-            return Verdict.DEPENDS
-        if self.within:
-            return Verdict.HOLDS_IF
         return Verdict.HOLDS if self.corrected is None else Verdict.FALSE
-
-
-def problems(claim: Claim) -> Iterable[str]:
-    """Say what a claim lacks, or has too much, for its verdict."""
-    holds = claim.verdict is Verdict.HOLDS
-    if claim.paper not in PAPERS:
-        yield f"paper is {claim.paper!r}; it must be one of {', '.join(PAPERS)}"
-    if not (claim.place and claim.reading and (claim.quote or "Table" in claim.place)):
-        yield "place, reading and quote say what is judged (only a table may go without a quote)"
-    if sum(map(bool, (claim.within, claim.models, claim.sides))) > 1:
-        yield "hypothesis, models and sides are three verdicts; give one of them"
-    if bool(claim.within) != bool(claim.hypothesis and claim.assumed):
-        yield ("a hypothesis needs words, code (within) and assumed, where a reader could have "
-               "taken it from; without that the claim is false")
-    if (len(claim.accepted), len(claim.places)) != (len(claim.models), len(claim.sides)):
-        yield "the models or sides are not those of its check"
-    if {bool(claim.repair), claim.corrected is not None} != {not holds}:
-        yield (f"the verdict is '{claim.verdict}'; repair and corrected say what holds instead, of "
-               "a claim that does not hold and of no other")
-    if claim.models and len(set(claim.accepted.values())) < 2:
-        yield "models must name one that the check accepts and one that it refutes"
-    if len(claim.sides) == 1:
-        yield "sides must name two places or more"
 
 
 @dataclass(frozen=True)
@@ -140,7 +98,7 @@ class Finding:
     """What a check saw of one subject of a claim, and what the label declares."""
 
     what: str
-    wanted: bool | None  # None where the label declares nothing
+    wanted: bool
     outcome: Outcome
 
 
@@ -150,19 +108,10 @@ def judge(claim: Claim, *, prove: bool = True) -> list[Finding]:
     Raises:
         ModuleNotFoundError: if the solver or ball arithmetic of the proof is not installed.
     """
-    verdict, within = claim.verdict, claim.within
-    found = [Finding("the printed statement", None if verdict is Verdict.DEPENDS
-                     else verdict is Verdict.HOLDS, claim.check(claim.printed))]
+    found = [Finding("the printed statement", claim.verdict is Verdict.HOLDS,
+                     claim.check(claim.printed))]
     if claim.corrected is not None:
         found.append(Finding("the repair", True, claim.check(claim.corrected)))
-    if within:
-        found += [Finding("within the hypothesis the statement", True,
-                          claim.check(claim.printed, within=within)),
-                  Finding("outside of the hypothesis the statement", False,
-                          claim.check(claim.printed, within=lambda *case: not within(*case)))]
-    named = zip(claim.accepted.items(), claim.models, strict=True)
-    found += [Finding(f"the model '{name}'", accepted, claim.check(subject))
-              for (name, accepted), subject in named]
     found += [Finding(f"'{name}' by itself", True, claim.check(subject))
               for name, subject in zip(claim.places, claim.sides, strict=True)]
     if claim.machine and prove:
@@ -173,14 +122,6 @@ def judge(claim: Claim, *, prove: bool = True) -> list[Finding]:
 def contradictions(findings: Iterable[Finding]) -> Iterator[str]:
     """Say where what was found is not what the claim's label declares; nothing if all is."""
     for finding in findings:
-        if finding.wanted is not None and finding.outcome.holds != finding.wanted:
+        if finding.outcome.holds != finding.wanted:
             yield (f"{finding.what} {'passes' if finding.outcome.holds else 'fails'}: "
                    f"{finding.outcome.evidence}")
-
-
-def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:
-    """Return the cases that a check judges, all or those within a hypothesis, at least one."""
-    left = [case for case in cases if within is None or within(case)]
-    if not left:
-        raise ValueError("within: no case of the check is left; widen the cases or the hypothesis")
-    return left

@@ -12,8 +12,7 @@ from cca_lab.reporting import training_progress
 from cca_lab.theory import ledger, numbers
 from cca_lab.theory.claim import Verdict
 
-COLOURS = {Verdict.HOLDS: "green", Verdict.HOLDS_IF: "yellow", Verdict.DEPENDS: "yellow",
-           Verdict.INCONSISTENT: "red", Verdict.FALSE: "red"}
+COLOURS = {Verdict.HOLDS: "green", Verdict.INCONSISTENT: "red", Verdict.FALSE: "red"}
 WIDTH = 100  # columns, where a terminal is not narrower
 
 
@@ -69,7 +68,6 @@ def table(records: Sequence[Mapping[str, Any]]) -> Text:
 def explained(record: Mapping[str, Any]) -> Text:
     """Return a claim in full: words, reading, verdict, repair, what was found, its article."""
     facts = {"printed": " … ".join(record["quote"]), "read as": record["reading"],
-             "holds if": record["hypothesis"], "assumed in": record["assumed"],
              "what holds": record["repair"], **record["findings"],
              "article": f"docs/claims/{record['paper'].lower()}.md"}
     text = Text(f"{record['id']}  {record['paper']}, {record['place']}: ", style="bold")

@@ -44,7 +44,7 @@ def course(tmp_path, monkeypatch, empty_database) -> Path:
     return tmp_path
 
 
-def six(part, *more):
+def six(part, *more, **options):
     record = grading.empty(part, "graded")
     record["tasks"][1]["earned"] = 6.0
     return record | {"earned": 6.0}
@@ -128,7 +128,7 @@ def no_rights(name: str) -> bool:
     return not os.access(name, os.R_OK)
 
 
-def read_only(part, folder, release, *more):
+def read_only(part, folder, release, *more, **options):
     """Read a submission and run nothing."""
     try:
         grading.read_submission(part, folder, release)
@@ -164,7 +164,7 @@ def test_one_student_is_graded_again_and_another_spelling_grades_nobody(monkeypa
     """The mutant whose digest holds the path as it was written grades everybody."""
     run("grade", "sub")
     times: list[str] = []
-    monkeypatch.setattr(grading, "grade", lambda part, folder, *more: (
+    monkeypatch.setattr(grading, "grade", lambda part, folder, *more, **options: (
         times.append(folder.parent.name), six(part))[1])
     for words in (["./sub/"], ["../" + Path.cwd().name + "/sub"], [str(Path("sub").absolute())]):
         run("grade", *words, "--out", "marks")
@@ -211,7 +211,7 @@ def test_links_of_students_are_refused_or_noted():
                          ids=["sandbox", "disk"])
 def test_our_failure_is_said_and_is_no_mark(error, monkeypatch):
     """The mutant that takes it for the student's writes 0, and never grades again."""
-    def grade(part, folder, *more):
+    def grade(part, folder, *more, **options):
         if folder.parent.name == "bob":
             raise error
         return six(part)

@@ -81,6 +81,7 @@ def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
     library.my_attention(tmp_path)
     path = tmp_path / library.FILE
     path.write_text(path.read_text().replace("    rows = []", "    rows = []  # edited", 1)
+                    .replace("03.6 cca_loop: from the solutions", "03.99 cca_loop: yours")
                     .replace("import math\n", "import math\nimport string\n", 1)
                     + "\nMINE = string.digits\n")
     library.keep("03.3", library.my_attention(tmp_path).row_reads,
@@ -88,6 +89,7 @@ def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
                  folder=tmp_path)
     text = path.read_text()
     assert library.my_attention(tmp_path).MINE == "0123456789"
+    assert "03.6 cca_loop: yours" in text  # whatever its number was
     assert "# edited" in text and "# ---- 03.3 row_reads: from the solutions\ndef row_reads(row, " \
         "group, window):\n    return 0, row\n" in text
 

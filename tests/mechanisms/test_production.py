@@ -1,7 +1,9 @@
-"""Notebook 16's DeepSeek-V4 equals transformers' module, and NSA its loops; reads counted."""
+"""Notebook 16: DeepSeek-V4 equals transformers' module; what is read is counted."""
 
 import random
+import sys
 from dataclasses import dataclass
+from importlib import import_module
 
 import pytest
 import torch
@@ -12,11 +14,12 @@ from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
     DeepseekV4RotaryEmbedding,
 )
 
-from cca_lab.attention import causal_intervals, interval_attention, visible_mask
+from cca_lab.attention import visible_mask
+from cca_lab.files import repository
 from cca_lab.mechanisms.indices import read_twice, unread
-from tests.mutants import deepseek_v4 as wrong
 
-production = wrong.right
+sys.path.append(str(repository() / "notebooks"))
+production = import_module("production")  # beside notebook 16
 KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 TOLERANCE = 1e-5  # float32: sums of a few dozen terms near 1, six projections, three norms
 CAMPAIGN = 200
@@ -120,15 +123,6 @@ def test_the_campaign():
     assert max(worst) < TOLERANCE
 
 
-@pytest.mark.parametrize("name, mutant", [(name, one) for name, several in wrong.MUTANTS.items()
-                                          for one in several],
-                         ids=lambda value: getattr(value, "__name__", value))
-def test_mutants_die(name, mutant, monkeypatch):
-    monkeypatch.setattr(production, name, mutant)
-    assert max(gap(production.layer_output(case.module, case.hidden, case.rotation), theirs(case))
-               for case in map(trial, range(30))) > 1e-3
-
-
 # ---------------------------------------------------------------- the parts
 
 @pytest.mark.parametrize("length, group", [(0, 3), (3, 4), (4, 4), (13, 3), (5, 1)])
@@ -204,78 +198,3 @@ def test_what_is_read_twice_and_what_is_not(window, group):
         members[length + p, p * group : (p + 1) * group] = 1
     # the intervals that attention uses read as counted
     assert torch.equal(table.long() @ members, counts)
-
-
-# ---------------------------------------------------------------- Native Sparse Attention
-
-def nsa_inputs(length, block, heads=4, key_heads=2, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    q, k, v = draw(2, heads, length, 6), draw(2, key_heads, length, 6), draw(2, key_heads, length,
-                                                                             6)
-    pooled = [x[:, :, : length // block * block].unflatten(2, (-1, block)).mean(dim=3)
-              for x in (k, v)]
-    return [q, k, v, *pooled, torch.sigmoid(draw(2, heads, length, 3))]
-
-
-@pytest.mark.parametrize("length, block, count, window",
-                         [(3, 4, 2, 2), (20, 4, 3, 5), (17, 1, 5, 4), (24, 3, 100, 100)])
-def test_all_rows_at_once_equal_the_loops(length, block, count, window):
-    inputs = nsa_inputs(length, block)
-    found, wanted = (form(*inputs, block=block, count=count, window=window)
-                     for form in (production.nsa_attend, production.nsa_attend_by_loops))
-    assert gap(found, wanted) < 1e-12
-
-
-def test_everything_selected_and_in_the_window_is_full_attention():
-    q, k, v, *pooled, _ = nsa_inputs(19, 4)
-    gates = torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64).expand(2, 4, 19, 3)
-    full = interval_attention(q, k, v, causal_intervals(19), backend="dense")
-    found = production.nsa_attend(q, k, v, *pooled, gates, block=4, count=5, window=19)
-    assert gap(found, full) < 1e-12
-
-
-def test_finite_edits_leave_earlier_rows_of_nsa_bit_equal():
-    inputs = nsa_inputs(20, 4)
-    before = production.nsa_attend(*inputs, block=4, count=2, window=5)
-    for cut in range(20):
-        q, k, v, _, _, gates = (x.clone() for x in inputs)
-        for x in (q, k, v, gates):
-            x[:, :, cut + 1 :] = 2.0
-        pooled = [x.unflatten(2, (-1, 4)).mean(dim=3) for x in (k, v)]
-        after = production.nsa_attend(q, k, v, *pooled, gates, block=4, count=2, window=5)
-        assert torch.equal(after[:, :, : cut + 1], before[:, :, : cut + 1])
-
-
-def test_gradients_of_nsa():
-    inputs = [x.requires_grad_() for x in nsa_inputs(9, 3, heads=2, key_heads=1)]
-    torch.autograd.gradcheck(
-        lambda *x: production.nsa_attend(*x, block=3, count=2, window=4), inputs)
-
-
-def heads_choose_alone(weights, key_heads, block, count):
-    return right(weights, weights.shape[1], block, count)
-
-
-def without_the_own_block(weights, key_heads, block, count):
-    found, row = right(weights, key_heads, block, count), torch.arange(weights.shape[2])
-    return (found & (row // block != row[:, None] // block)) | torch.eye(weights.shape[2],
-                                                                         dtype=torch.bool)
-
-
-def one_block_fewer(weights, key_heads, block, count):
-    return right(weights, key_heads, block, max(1, count - 1))
-
-
-right = production.selected
-
-
-@pytest.mark.parametrize("mutant", [heads_choose_alone, without_the_own_block, one_block_fewer])
-def test_wrong_selections_die(mutant, monkeypatch):
-    inputs = nsa_inputs(20, 4)
-    wanted = production.nsa_attend_by_loops(*inputs, block=4, count=3, window=5)
-    monkeypatch.setattr(production, "selected", mutant)
-    assert gap(production.nsa_attend(*inputs, block=4, count=3, window=5), wanted) > 1e-3

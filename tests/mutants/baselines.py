@@ -8,15 +8,11 @@ from cca_lab.mechanisms import CCA, RandomTokens
 from cca_lab.mechanisms.cca.baselines import kept_tokens
 from cca_lab.mechanisms.cca.groups import core_count, intervals
 from tests.mechanisms.forms import form
-from tests.mutants.cca import Parts, rows
+from tests.mutants.cca import CORES
+from tests.mutants.slips import slip
 
-
-def sum_of_the_group(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Members added up, not averaged."""
-    class Wrong(Parts):
-        def phi(self, logits, scale):
-            return torch.ones_like(logits[0])
-    return rows(q, k, v, parts=Wrong(), pooling="mean", **options)
+sum_of_the_group = slip("members added up, not averaged", form(CCA, "loops", pooling="mean"),
+                        (CORES, "1 / g)", "1.0)"))
 
 
 def weighted_pooling(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:

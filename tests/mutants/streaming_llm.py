@@ -1,88 +1,34 @@
-"""Wrong StreamingLLMs, one trap each."""
+"""Wrong StreamingLLMs, one change each in the loops; below them, wrong caches."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import rotate, unrotate
+from cca_lab.mechanisms import StreamingLLM
+from tests.mechanisms.forms import form
+from tests.mutants.slips import slip
 
+LOOPS = form(StreamingLLM, "loops")
+ROWS = "cca_lab.mechanisms.streaming.streaming_llm.StreamingLLM.row_by_row"
+FULL, NEW, NEAR = ("self.sinks + self.recent:", "cache.append(i)",
+                   "*range(max(0, i - self.recent), i + 1)")
 
-def rows(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, positions: str = "original",
-         scale: float | None = None, rotation=None, seen=None, place=None) -> Tensor:
-    """StreamingLLM with the tokens of row i from `seen(i)`, keys from `place`; this is right."""
-    batch, heads, length, head_dim = q.shape
-    k, v = expand_heads(k, heads), expand_heads(v, heads)
-    out = torch.zeros_like(q)
-    for i in range(length):
-        tokens = seen(i) if seen else [t for t in range(i + 1) if t < sinks or i - t <= recent]
-        query, keys = q[:, :, i], k[:, :, tokens]
-        if rotation is not None and positions == "cache":
-            query, keys = (place or in_cache)(query, keys, i, tokens, rotation)
-        scores = torch.einsum("bhd,bhtd->bht", query,
-                              keys) * (head_dim**-0.5 if scale is None else scale)
-        out[:, :, i] = torch.einsum("bht,bhtd->bhd", scores.softmax(-1), v[:, :, tokens])
-    return out
-
-
-def in_cache(query, keys, i, tokens, rotation):
-    """Query and keys at their places in the cache."""
-    cos, sin = rotation
-    n = len(tokens)
-    return (rotate(unrotate(query, cos[i], sin[i]), cos[n - 1], sin[n - 1]),
-            rotate(unrotate(keys, cos[tokens], sin[tokens]), cos[:n], sin[:n]))
-
-
-# ---------------------------------------------------------------- which tokens
-
-def own_token_counted_as_recent(q: Tensor, k: Tensor, v: Tensor, *, recent: int,
-                                **options) -> Tensor:
-    """A window of `recent` tokens with the row's own, as LM-Infinite counts: one too few."""
-    return rows(q, k, v, recent=recent - 1, **options)
-
-
-def one_more_recent(q: Tensor, k: Tensor, v: Tensor, *, recent: int, **options) -> Tensor:
-    """The oldest recent token leaves one step late."""
-    return rows(q, k, v, recent=recent + 1, **options)
-
-
-def sinks_counted_twice(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int,
-                        **options) -> Tensor:
-    """Sinks put in front of the window, also while they are still in it."""
-    def seen(i):
-        return [t for t in range(sinks) if t <= i] + list(range(max(0, i - recent), i + 1))
-    return rows(q, k, v, sinks=sinks, recent=recent, seen=seen, **options)
-
-
-def sinks_in_the_future(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int,
-                        **options) -> Tensor:
-    """Sinks visible to every row, those before them included."""
-    def seen(i):
-        return sorted({*range(min(sinks, q.shape[2])), *range(max(0, i - recent), i + 1)})
-    return rows(q, k, v, sinks=sinks, recent=recent, seen=seen, **options)
-
-
-# ---------------------------------------------------------------- at which positions
-
-def rotated_again(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Keys cached after their rotation are rotated again at their places."""
-    def place(query, keys, i, tokens, rotation):
-        cos, sin = rotation
-        query, _ = in_cache(query, keys, i, tokens, rotation)
-        return query, rotate(keys, cos[: len(tokens)], sin[: len(tokens)])
-    return rows(q, k, v, place=place, **options)
-
-
-def positions_ignored(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Places in the cache asked for, positions in the text used."""
-    return rows(q, k, v, **{**options, "positions": "original"})
-
-
-def query_left_behind(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Keys at their places in the cache, the query at its position in the text."""
-    def place(query, keys, i, tokens, rotation):
-        return query, in_cache(query, keys, i, tokens, rotation)[1]
-    return rows(q, k, v, place=place, **options)
+own_token_counted_as_recent = slip("a window that counts the row's own token, as LM-Infinite's",
+                                   LOOPS, (ROWS, FULL, "self.sinks + self.recent - 1:"))
+one_more_recent = slip("the oldest recent token leaves one step late", LOOPS,
+                       (ROWS, FULL, "self.sinks + self.recent + 1:"))
+sinks_counted_twice = slip("sinks in front of the window, also while they are in it", LOOPS, (
+    ROWS, NEW, f"cache = [*range(min(self.sinks, i + 1)), {NEAR}]"))
+sinks_in_the_future = slip("sinks visible to every row", LOOPS, (
+    ROWS, NEW, f"cache = sorted({{*range(min(self.sinks, length)), {NEAR}}})"))
+rotated_again = slip("rotated keys are rotated again at their places", LOOPS, (
+    ROWS, "rotate(unrotate(keys, cos[cache], sin[cache]), cos[:last + 1],",
+    "rotate(keys, cos[:last + 1],"))
+positions_ignored = slip("positions in the text where places in the cache are asked for", LOOPS, (
+    ROWS, 'self.positions == "cache" and rotation is not None', "False"))
+query_left_behind = slip("the query at its position in the text", LOOPS, (
+    ROWS, "query = rotate(unrotate(query, cos[i], sin[i]), cos[last], sin[last])", "pass"))
 
 
 # ---------------------------------------------------------------- states of the cache

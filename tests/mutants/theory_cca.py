@@ -3,10 +3,8 @@
 from fractions import Fraction
 from typing import Any
 
-import torch
-
 from cca_lab.theory.cores import core_count
-from cca_lab.theory.reachability import floats, indices
+from cca_lab.theory.reachability import indices
 
 
 def window_mod_row(i, g, s):
@@ -31,16 +29,6 @@ def one_core_short(i, length, g, s):
     return tokens if j == 0 else [t for t in tokens if not (j - 1) * g < t <= j * g]
 
 
-def normal_numbers_only(name, weight):
-    """As if there were no subnormal numbers: 0 below the smallest normal one."""
-    return weight >= torch.finfo(floats.DTYPES[name]).smallest_normal
-
-
-def tie_to_one(name, weight):
-    """As if half of the smallest subnormal number were rounded up to it."""
-    return weight >= 2.0 ** -floats.POWERS[name]
-
-
 def window_without_itself(length, window, sinks, layers):
     """As if the window did not count the row itself: n w tokens back."""
     return layers * window < length - 1 - sinks
@@ -50,22 +38,16 @@ ONCE = (indices.as_sized, indices.each_once)
 BROKEN: dict[str, Any] = {
     "P1": window_mod_row, "P1.alg1": (window_mod_row, ONCE), "P1.eq6": one_core_short,
     "P1.overlooked": lambda change, full: full[0] != full[1],  # as if the row's own weights decided
-    "P1.float": normal_numbers_only, "P1.depth": window_without_itself,
-    "P1c.quadratic": lambda length, g, s: length * (g + s),  # no term in L^2
+    "P1.depth": window_without_itself,
     "P1c.linear": lambda length, m: Fraction(length * (m + 1), 2),  # g = L/m taken for m
     "P1c.every-g": lambda older: older**1.25,
     "P1c.best-g": (32, 64, 128, 256),  # past the turn at 124
-    "P1c.storage": lambda length, g, s: g + s,  # the cores forgotten
 }
 ALSO_BROKEN = [
     ("P1", future_core), ("P1.alg1", (core_one_row_early, ONCE)), ("P1.alg1", (future_core, ONCE)),
     ("P1.alg1", (indices.exact_cover, (indices.s_before,))),  # s - 1 tokens before the row's own
-    ("P1.float", tie_to_one),
     ("P1.depth", lambda length, window, sinks, layers: window + sinks < length - 1),
     # true, and less than what holds
-    ("P1c.quadratic", lambda length, g, s: 3 * (Fraction(length**2, g) + length * s)),
-    ("P1c.quadratic", lambda length, g, s: Fraction(length**2, g) + length * (s + 1)),
-    ("P1c.storage", lambda length, g, s: Fraction(length, g) + s + 2),
     ("P1c.linear", lambda length, m: Fraction(length * (m * m + length), m)),
     ("P1c.every-g", lambda older: 0.5 * older**1.5),
     ("P1.overlooked", lambda change, full: sum(change) == 1),  # of one token only

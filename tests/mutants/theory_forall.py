@@ -1,14 +1,12 @@
 """Slips in the lab's index arithmetic, one line each, and statements that say less than holds."""
 
-import importlib
 import inspect
-import linecache
-import textwrap
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 from cca_lab.theory.forall.core import Theorem
+from tests.mutants.slips import changed, owner_of
 
 INDICES, INTERVALS = "cca_lab.mechanisms.indices.", "cca_lab.attention.intervals."
 
@@ -25,34 +23,15 @@ class Slip:
     @property
     def place(self) -> tuple[Any, str]:
         """The module or class that has the function, and its name there."""
-        path, _, name = self.function.rpartition(".")
-        try:
-            return importlib.import_module(path), name
-        except ModuleNotFoundError:
-            module, _, owner = path.rpartition(".")
-            return getattr(importlib.import_module(module), owner), name
+        return owner_of(self.function)
 
     def made(self) -> Any:
         """Return the function with the slip, in the module of the right one."""
         owner, name = self.place
         function = getattr(owner, name)
         if hasattr(function, "fn"):  # a kernel
-            return SimpleNamespace(fn=changed(function.fn, self.right, self.wrong))
-        return changed(function, self.right, self.wrong)
-
-
-def changed(function: Any, right: str, wrong: str) -> Any:
-    """Return a function with one piece of its source in place of another, which occurs once."""
-    function = inspect.unwrap(function)
-    source = textwrap.dedent(inspect.getsource(function))
-    source = source[source.index("def ") :]
-    assert source.count(right) == 1, f"{function.__name__}: {right!r} not once"
-    source = source.replace(right, wrong)
-    file = f"<{function.__name__}, {wrong}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    names: dict[str, Any] = {}
-    exec(compile(source, file, "exec"), function.__globals__, names)
-    return names[function.__name__]
+            return SimpleNamespace(fn=changed(function.fn, (self.right, self.wrong)))
+        return changed(function, (self.right, self.wrong))
 
 
 def weaker(theorem: Theorem, right: str, wrong: str) -> Theorem:
@@ -60,7 +39,7 @@ def weaker(theorem: Theorem, right: str, wrong: str) -> Theorem:
     given = [right in inspect.getsource(statement) for statement in theorem.statements]
     assert sum(given) == 1, f"{theorem.name}: {right!r} not in one statement"
     return replace(theorem, statements=[
-        changed(statement, right, wrong) if has else statement
+        changed(statement, (right, wrong)) if has else statement
         for statement, has in zip(theorem.statements, given, strict=True)])
 
 

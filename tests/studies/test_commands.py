@@ -253,11 +253,7 @@ def test_retrieval_scores_every_head_and_judges_the_choices(tmp_path, capsys):
     assert "| gates" in capsys.readouterr().out
 
 
-def test_heads_and_their_sparsity(text, tmp_path, capsys):
+def test_heads_of_every_layer_are_measured(text, tmp_path, capsys):
     found = heads.Heads(**text, texts=2, length=256, out=tmp_path / "h.json").run()
     assert len(found["k90"]) == 2 and all(len(layer) == 2 for layer in found["far"])
     assert "| sink" in capsys.readouterr().out
-    rows = heads.Sparsity(**text, texts=2, length=120, out=tmp_path / "s.json").run()
-    assert [(row["layer"], row["head"]) for row in rows["heads"]] == [(0, 0), (0, 1), (1, 0),
-                                                                      (1, 1)]
-    assert "| 1.1" in capsys.readouterr().out

@@ -1,6 +1,5 @@
-"""P_sparse of a model's heads: against loops over rows, the command end to end, the figures."""
+"""P_sparse of a model's heads: against loops over rows, and the figures."""
 
-import json
 import math
 
 import matplotlib.pyplot as plt
@@ -9,11 +8,10 @@ import pytest
 import torch
 
 from cca_lab.attention import statistics as analysis
-from cca_lab.models import attention_maps, save_pretrained
+from cca_lab.models import attention_maps
 from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
 from cca_lab.views.figures import sparsity as figures
-from tests.command import run_command
 from tests.mutants import real_heads as mutants
 from tests.studies import small
 
@@ -101,39 +99,10 @@ def test_measure_reads_the_rows_of_the_models_own_maps():
     assert rows.p_sparse(0.5).shape == (2, 2, 2) and rows.tau.shape == (2, 2)
 
 
-@pytest.mark.parametrize("shares, wanted", [([0.2, 0.95, 1.0], 20), ([1.0, 0.9, 0.96], 30),
-                                            ([1.0, 1.0, 0.9], None), ([1.0, 1.0, 1.0], 10),])
-def test_the_measured_length_is_where_it_stays(shares, wanted):
-    assert real_heads.measured_length(shares, [10, 20, 30]) == wanted
-
-
-def test_predictions_may_be_out_of_reach():
-    assert real_heads.predicted_length(2.0, 0.05) == 267
-    assert real_heads.predicted_length(0.2, 0.05) is None
-    assert real_heads.predicted_length(0.0, 0.05) is None
-
-
 def test_rows_start_at_100_and_end_with_the_context():
     lengths = real_heads.row_lengths(512).tolist()
     assert lengths[:2] == [100, 116] and lengths[-1] == 512
     assert real_heads.row_lengths(4096)[-1] == 1000
-
-
-def test_the_command_writes_what_it_measured(tmp_path):
-    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
-    save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
-    words = ["study", "sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt",
-             "--texts", 2, "--out", tmp_path / "found.json"]
-    run = run_command([str(word) for word in words])
-    assert run.exit_code == 0, run.output
-    assert "rows of 128 tokens" in run.output and str(tmp_path) not in run.output
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["lengths"] == [100, 116, 128] and found["texts"] == 2 and len(found["heads"]) == 4
-    head = found["heads"][0]
-    assert set(head["p_sparse"]) == {"0.05", "0.02", "0.01"} and head["p_sparse"]["0.01"][0] == 0
-    assert set(head["l95"]["0.05"]) == {"tau", "tau_entropy", "measured"} and len(head["k90"]) == 3
-    refused = run_command([*map(str, words), "--length", "300"])
-    assert refused.exit_code == 2 and "got 300 tokens, wanted at most 128" in refused.output
 
 
 @pytest.mark.parametrize("call, words",

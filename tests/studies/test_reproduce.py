@@ -23,7 +23,6 @@ from cca_lab.studies.reproduce.artefact import (
     UNSEEN,
     Arm,
     Artefact,
-    Converging,
     Difference,
     difference,
     ordering,
@@ -118,28 +117,6 @@ def test_questions_are_paired_by_bits():
 
 def test_a_slope():
     assert rises([1, 2, 3]) and not rises([1, 3, 3]) and not rises([2, 1])
-
-
-def test_what_counts_is_the_gap_to_the_control_not_the_loss():
-    noise = np.random.default_rng(0).normal(0, 1.0, 20)  # batches are easy and hard, for both alike
-    gap = np.array([0.5, 0.3, *[0.05] * 18])
-    arms = {"a": Arm("cca", {"group": 4, "window": 8}), "b": Arm("full")}
-    def study(*gaps):
-        rows = {}
-        for seed, gap in enumerate(gaps):
-            rows[arms["a"].name(seed)] = {"curve": list(2 + noise + gap)}
-            rows[arms["b"].name(seed)] = {"curve": list(2 + noise)}
-        for row in rows.values():
-            row |= {"perplexity_ratio": {"value": 1.0},
-                    **{kind: {"all": {"value": 1.0}} for kind in KINDS}}
-        return {"trials": rows, "machine": {"cpu": "x"}}
-
-    artefact = Converging("x", "CCA", "Figure 0", "", {}, arms, ("a", "b"), "")
-    found = artefact.found(study(gap, gap))
-    assert found.verdict == AGREES and "100%" in list(found.numbers.values())[-1]
-    slow = np.linspace(0.5, 0, 20)
-    assert artefact.found(study(slow, slow)).verdict == DISAGREES
-    assert artefact.found(study(gap, slow)).verdict == UNSEEN, "the seeds contradict each other"
 
 
 def test_one_seed_concludes_nothing():

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from cca_lab.theory.sparsity import bounds, enclosure, laws, limit, logits, meaning
+from cca_lab.theory.sparsity import bounds, enclosure, laws, limit, meaning
 from cca_lab.theory.sparsity import theorem1 as sparsity
 from cca_lab.theory.sparsity.laws import FiniteLaw, p_sparse, points
-from cca_lab.theory.sparsity.logits import Conditional, gaussian, laplace, sample, uniform
+from cca_lab.theory.sparsity.logits import Conditional, gaussian, sample
 from tests.mutants import theory_dga as mutants
 
 # ---------------------------------------------------------------- laws in rationals
@@ -82,29 +82,16 @@ def test_moments_of_the_gaussian_agree_with_their_closed_form(tau, t):
     assert conditional.variance == pytest.approx(second - mean**2, rel=1e-8)
 
 
-@pytest.mark.parametrize("law", [gaussian(2.0), laplace(0.8), uniform(4.0)],
-                         ids=lambda law: law.name)
-def test_the_mean_of_a_law_is_that_of_its_quadrature(law):
-    everything = law.bound if law.bound < np.inf else 60.0
-    z, weights = logits.nodes(law, everything)
-    assert weights @ z * exp(everything) == pytest.approx(law.mean, rel=1e-5)
-
-
 def test_a_sample_counts_by_the_definition_and_the_prediction_is_near():
     powers = np.exp(gaussian(1.5).rows(500, 60, np.random.default_rng(3)))
     weights = powers / powers.sum(axis=1, keepdims=True)
     by_hand = (weights.max(axis=1) > 1 / (60 * 0.1)).mean()
     assert sample(gaussian(1.5), 60, 0.1, 500, seed=3).value == by_hand
-    for law, length, rho in ((gaussian(2.0), 200, 0.05), (laplace(0.8), 200, 0.05),
-                             (uniform(4.0), 50, 0.2)):
-        seen = sample(law, length, rho, 10_000)
-        assert bounds.predict(law, length, rho) == pytest.approx(seen.value, abs=seen.error + 0.01)
+    for tau, length, rho in ((2.0, 200, 0.05), (0.8, 200, 0.05), (1.0, 50, 0.2)):
+        seen, predicted = sample(gaussian(tau), length, rho, 10_000), bounds.predict(
+            gaussian(tau), length, rho)
+        assert predicted == pytest.approx(seen.value, abs=seen.error + 0.01)
     assert bounds.predict(gaussian(2.0), 100, 0.01) == sample(gaussian(2.0), 100, 0.01, 99).value
-
-
-def test_the_limit_of_bounded_logits_is_open_at_one_rate():
-    boundary = uniform(1.0).mean / exp(1.0)
-    assert boundary == pytest.approx(1 - exp(-1)) and limit.limit(uniform(1.0), boundary) is None
 
 
 @pytest.mark.parametrize("tau, rho, length", [(1.0, 0.05, 12_400), (2.0, 0.01, 5_213),
@@ -176,7 +163,7 @@ def test_a_ball_and_its_ends_enclose_a_fraction(flint):
 @pytest.mark.parametrize("call, words", [
     (lambda: gaussian(0), "tau: got 0"),
     (lambda: bounds.predict(gaussian(1.0), 1, 0.05), "length, rho: got 1 and 0.05"),
-    (lambda: limit.rate(uniform(1.0), 0.05), "wanted unbounded logits"),
+    (lambda: limit.rate(gaussian(1.0), 0.95), "rho: got 0.95"),
     (lambda: enclosure.between(2.0, 40, Fraction(1, 40)), "rho over 1/L"),
     (lambda: enclosure.at_most(1.0, 40, Fraction(1, 10), 1.0, -2.0), "x, u: got 1.0 and -2.0"),
 ])

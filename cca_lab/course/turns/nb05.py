@@ -34,7 +34,7 @@ RULES: dict[str, dict[str, Any]] = {
         {"late": 1}}
 
 
-# 05.5: mixing weights
+# 05.4: mixing weights
 def ratio(numbers: Tensor, *, cut: Callable[[Tensor], Tensor] = torch.relu, dim: int = 1,
           more: float = 0.0, dead: str = "even") -> Tensor:
     """Return the positive part of each row over its sum; the keywords are mistakes."""
@@ -61,7 +61,7 @@ def dead_rows(draw: Draw, slots: int, columns: int) -> tuple[Any, ...]:
     return (numbers,)
 
 
-# 05.6: the loops
+# 05.5: the loops
 Mixing = Callable[[Tensor, Tensor], Tensor]  # keys and values (N, D) -> weights (M, N)
 
 
@@ -96,7 +96,7 @@ def text(draw: Draw, tokens: int, slots: int, segment: int) -> tuple[Any, ...]:
     return *(draw.normal(tokens, 3) for _ in "qkv"), 0.7, slots, segment, mixing
 
 
-# 05.7: the table
+# 05.6: the table
 def memory_table(length: int, slots: int, segment: int, *, offset: bool = True,
                  latest: bool = True, since: bool = True, own: int = 1, **rules: Any) -> Tensor:
     """Return the table, counted row by row; the keywords are mistakes, `rules` those of a row."""
@@ -111,7 +111,7 @@ def memory_table(length: int, slots: int, segment: int, *, offset: bool = True,
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("05.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
+    CourseTask("05.4", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
         equals("a mean of the columns with positive numbers", ratio,
                examples(mixed_signs, (2, 3), (3, 5), (4, 7), (1, 4)), "the weights",
                wrong=mistakes(ratio, {
@@ -128,7 +128,7 @@ TURNS: tuple[CourseTask, ...] = (
             "a dead row is 0/0: a row without a positive number gives every column the same weight":
                 {"dead": "divided"},
             "a dead row is left at zeros, so that its slot is empty": {"dead": "empty"}})))),
-    CourseTask("05.6", "attend_memory", "LoCoCo as loops", 12, 4, 5, (
+    CourseTask("05.5", "attend_memory", "LoCoCo as loops", 12, 4, 5, (
         equals("equal to the definition, row by row", remember,
                examples(text, (8, 2, 3), (14, 6, 3), (9, 5, 1), (5, 3, 8)), "the output",
                wrong=mistakes(remember, RULES | {
@@ -136,7 +136,7 @@ TURNS: tuple[CourseTask, ...] = (
             "values are mixed with weights of their own; they get those of their keys":
                 {"anew": True},
             "nothing is ever compressed": {"full": lambda held, slots: False}})),)),
-    CourseTask("05.7", "memory_table", "LoCoCo as a table of intervals", 10, 4, 5, (
+    CourseTask("05.6", "memory_table", "LoCoCo as a table of intervals", 10, 4, 5, (
         equals("the columns of the definition", forward(memory_table),
                examples("tokens slots segment",
                         (8, 2, 3), (7, 4, 3), (14, 6, 3), (9, 3, 1), (4, 5, 2), (13, 2, 5)),

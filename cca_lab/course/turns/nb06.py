@@ -40,7 +40,7 @@ def all_of_zero(scores: Sequence[float], heavy: int, recent: int) -> list[int]:
     return sorted([*heaviest, *places[-recent:]])
 
 
-# 06.11: the intervals of StreamingLLM
+# 06.6: the intervals of StreamingLLM
 def window_table(length: int, sinks: int, recent: int, *, first: int = 0, behind: bool = True,
                  end: int = 1, with_sinks: bool = True, cut: bool = True) -> Tensor:
     """Return the intervals of sinks and recent tokens, (L, 2, 2); the keywords are mistakes."""
@@ -68,7 +68,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the scores are returned; their places are wanted": lambda scores, heavy, recent:
                 [scores[t] for t in kept_places(scores, heavy, recent)],
             "scores[-0:] is the whole list": all_of_zero}),)),
-    CourseTask("06.11", "window_table", "StreamingLLM as a table of intervals", 10, 3, 5, (
+    CourseTask("06.6", "window_table", "StreamingLLM as a table of intervals", 10, 3, 5, (
         equals("the tokens of the definition, each once", forward(window_table),
                examples("tokens sinks recent",
                         (8, 1, 2), (6, 0, 0), (9, 3, 4), (5, 8, 1), (1, 2, 2), (12, 2, 20)),

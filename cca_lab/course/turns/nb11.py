@@ -14,7 +14,7 @@ from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property
 Pool = Callable[[Sequence[float]], float]  # the logits of a group -> its one logit
 
 
-# 11.4: the noise on a group's logit
+# 11.3: the noise on a group's logit
 def squares(values: Any) -> float:
     """Return the sum of squares."""
     return sum(x * x for x in values)
@@ -74,7 +74,7 @@ def look(got: Any, values: Tensor, m: int) -> None:
     need(got, kappas(values, m), ("kappa in full", "kappa in groups"), tolerance=1e-6)
 
 
-# 11.10: four rows for which kappa of the printed matrix rises
+# 11.6: four rows for which kappa of the printed matrix rises
 def both(answer: Answer) -> Answer:
     """Return an answer whose rows, four of two numbers, come with the means of neighbours."""
     def search() -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ def rises(answer: Answer, draw: Draw) -> None:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("11.4", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
+    CourseTask("11.3", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
         equals("for three ways to pool", lambda pool, a: squares(slopes(pool, a)),
                examples(pools, *((size, name) for size in (3, 2, 5) for name in POOLS)),
                "the factor", tolerance=2e-4, wrong={
@@ -124,7 +124,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the change of the pooled logit is not divided by the step": lambda pool, a: 0.0,
             "the step is 1: too large to follow the slope":
                 lambda pool, a: squares(slopes(pool, a, 1.0))}),)),
-    CourseTask("11.10", "rising_rows", "A matrix that refutes a proof", 8, 3, 5, (
+    CourseTask("11.6", "rising_rows", "A matrix that refutes a proof", 8, 3, 5, (
         Property("kappa rises in groups of two", 1, rises, wrong={
             "the search found nothing": lambda: None,
             "wanted four rows of two numbers": lambda: [0, 0, 0, 1, 0, 1, 1, 0],

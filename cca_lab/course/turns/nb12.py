@@ -43,7 +43,7 @@ def pairs(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
                 yield f"{what}, row {row}, token {token}", (reach, row, token)
 
 
-# 12.6: a change of values that one attention sees and another does not
+# 12.5: a change of values that one attention sees and another does not
 Row = list[Fraction]
 
 
@@ -104,7 +104,7 @@ TURNS: tuple[CourseTask, ...] = (
             "one layer": lambda reach, i, t: max(0, layers_until(reach, i, t) - 1),
             "a row's own input takes no layer; after one layer it is inside":
                 lambda reach, i, t: layers_until(reach, i, t) * (i != t)}),)),
-    CourseTask("12.6", "unseen_change", "A change that one row sees and another does not",
+    CourseTask("12.5", "unseen_change", "A change that one row sees and another does not",
                8, 3, 5, (
         holds("the smallest one, or none", look, two_rows, wrong={
             "the search found nothing; there is one": lambda kept, full: None,

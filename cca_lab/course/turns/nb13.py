@@ -11,15 +11,15 @@ from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import Answer, CourseTask, Draw
 
 
-# 13.3: another attention in a model, and the old one back
+# 13.1: another attention in a model, and the old one back
 def with_attention(model: Any, attention: Answer, read: Answer, *, wrong: str = "") -> Any:
     """Return what `read` returns while the model attends otherwise, with a mistake or none."""
     from transformers import AttentionInterface
 
-    AttentionInterface.register("turn 13.3", attention)
+    AttentionInterface.register("turn 13.1", attention)
     usual = model.config._attn_implementation
     if wrong != "early":
-        model.set_attn_implementation("turn 13.3")
+        model.set_attn_implementation("turn 13.1")
     try:
         found = read(model)
     except ArithmeticError:
@@ -77,7 +77,7 @@ def used(answer: Answer) -> Answer:
     return run
 
 
-# 13.6: groups beside padding
+# 13.7: groups beside padding
 def groups_of(mask: Tensor, group: int, *, first: int = 0, by_column: bool = False,
               from_end: bool = False, number: int = 0, padding: str = "none") -> Tensor:
     """Return each token's group in its own text, -1 for padding; the keywords are mistakes."""
@@ -97,7 +97,7 @@ def padded(draw: Draw, lengths: list[int], columns: int, group: int) -> tuple[An
     return (place >= 0).long(), group
 
 
-# 13.8: the score of a core that stands for several tokens
+# 13.5: the score of a core that stands for several tokens
 def core_scores(query: Tensor, keys: Tensor, members: Tensor, scale: float, *,
                 wrong: str = "") -> Tensor:
     """Return the scores of a row, with the logarithm of each column's members or a mistake."""
@@ -113,7 +113,7 @@ def columns(draw: Draw, members: list[int], features: int, scale: float) -> tupl
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("13.3", "with_attention", "A swap by hand", 10, 3, 5, (
+    CourseTask("13.1", "with_attention", "A swap by hand", 10, 3, 5, (
         equals("the logits of a swapped model, and the model as it was", used(with_attention),
                examples(family, *product(("GPT-2", "OPT"), ("sdpa", "eager"))),
                "the logits meanwhile", "the model's attention afterwards",
@@ -125,7 +125,16 @@ TURNS: tuple[CourseTask, ...] = (
                 {"wrong": "fixed"},
             "`read` stopped with an error, and the old attention is not given back: use `finally`":
                 {"wrong": "errors"}})),), shared=True, drive=used),
-    CourseTask("13.6", "groups_of", "Groups beside padding", 6, 2, 4, (
+    CourseTask("13.5", "core_scores", "The score of a core", 5, 2, 4, (
+        equals("a core has the weight of its tokens", core_scores,
+               examples(columns, ([3, 1], 2, 0.5), ([4, 4, 1, 1], 8, 0.25), ([16, 16, 1], 4, 2.0)),
+               "the scores", wrong=mistakes(core_scores, {
+            "a core counts as one token: nothing is added for its members": {"wrong": "none"},
+            "the logarithm is scaled too; it is added to the scaled score": {"wrong": "inside"},
+            "the members are added themselves; the softmax takes e to a score": {"wrong": "count"},
+            "the score is multiplied by the members; it is the weight that should be":
+                {"wrong": "times"}})),)),
+    CourseTask("13.7", "groups_of", "Groups beside padding", 6, 2, 4, (
         equals("each text is grouped from its own first token", groups_of,
                examples(padded, ([3, 5], 5, 2), ([7, 1, 4], 7, 3), ([6, 6], 6, 4), ([2], 9, 3),
                         ([13, 20, 8], 20, 6)), "the groups", wrong=mistakes(groups_of, {
@@ -140,13 +149,4 @@ TURNS: tuple[CourseTask, ...] = (
             "padding is put into group 0, beside the text's first tokens": {"padding": "first"},
             "padding has negative groups of its own; it has none, which is -1":
                 {"padding": "negative"}})),)),
-    CourseTask("13.8", "core_scores", "The score of a core", 5, 2, 4, (
-        equals("a core has the weight of its tokens", core_scores,
-               examples(columns, ([3, 1], 2, 0.5), ([4, 4, 1, 1], 8, 0.25), ([16, 16, 1], 4, 2.0)),
-               "the scores", wrong=mistakes(core_scores, {
-            "a core counts as one token: nothing is added for its members": {"wrong": "none"},
-            "the logarithm is scaled too; it is added to the scaled score": {"wrong": "inside"},
-            "the members are added themselves; the softmax takes e to a score": {"wrong": "count"},
-            "the score is multiplied by the members; it is the weight that should be":
-                {"wrong": "times"}})),)),
 )

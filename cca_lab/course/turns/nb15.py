@@ -12,7 +12,7 @@ from cca_lab.course.exercise import equals, examples, mistakes
 from cca_lab.course.tasks import CourseTask, Draw
 
 
-# 15.2: the interval of a paired difference
+# 15.1: the interval of a paired difference
 def half_width(a: Sequence[float], b: Sequence[float], *, below: int = 1, at: float = 0.975,
                of_mean: bool = True, paired: bool = True, normal: bool = False) -> float:
     """Return the 95 % half-width of the mean of a - b; the keywords are mistakes."""
@@ -29,7 +29,7 @@ def seeds(draw: Draw, seeds: int) -> tuple[Any, ...]:
     return a, [round(x - 0.02 + draw.gauss(0, 0.01), 3) for x in a]
 
 
-# 15.5: the verdict on an order
+# 15.2: the verdict on an order
 def verdict(settings: list[list[float]], *, neighbours: bool = True, by_means: bool = False,
             every_step: bool = False, unseen: str = "not seen here") -> str:
     """Return the verdict on an order; the keywords are mistakes."""
@@ -61,7 +61,7 @@ def order(draw: Draw, order: str) -> tuple[Any, ...]:
 
 
 TURNS = (
-    CourseTask("15.2", "half_width", "How sure is a difference", 8, 2, 5, (
+    CourseTask("15.1", "half_width", "How sure is a difference", 8, 2, 5, (
         equals("the interval of a paired difference", half_width, examples(seeds, 2, 3, 5),
                "the half-width", tolerance=1e-6, wrong=mistakes(half_width, {
             "a and b have a spread each; subtract seed by seed first: theirs is not that of the "
@@ -74,7 +74,7 @@ TURNS = (
             "less than seeds": {"normal": True},
             "t is taken at 0.95; 95 % in the middle leaves 2.5 % on each side: take it at 0.975":
                 {"at": 0.95}})),)),
-    CourseTask("15.5", "verdict", "The verdict on an order", 10, 3, 4, (
+    CourseTask("15.2", "verdict", "The verdict on an order", 10, 3, 4, (
         equals("agrees, disagrees, or not seen here", verdict, examples(order, *ORDERS),
                "the verdict", wrong=mistakes(verdict, {
             "the means decide: they are in some order by chance; look at the intervals":

@@ -1,7 +1,7 @@
 """A paper's table or figure, re-enacted: its claim as an order of settings, and its test."""
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -37,17 +37,16 @@ class Arm:
     attention: str  # a mechanism, or one of `variants`
     options: Mapping[str, object] = field(default_factory=dict)
     strategy: Strategy = "full"  # the weights that are trained; "none" measures the swapped model
-    lengths: tuple[int, ...] = ()  # other lengths at which exact match is measured
     plain: bool = False  # text alone, groups of the full size from the first step, as the papers
 
     def trial(self, steps: int, seed: int) -> Trial:
         """Return the training run with a seed; without training, the seed has no effect."""
         if self.strategy == "none":
-            return Trial(self.attention, dict(self.options), lengths=self.lengths)
+            return Trial(self.attention, dict(self.options))
         config, reading = FinetuneConfig(steps, self.strategy), Reading(seed=seed)
         if self.plain:
             config, reading = replace(config, grow=0.0), replace(reading, text_share=1.0)
-        return Trial(self.attention, dict(self.options), config, reading, self.lengths)
+        return Trial(self.attention, dict(self.options), config, reading)
 
     def name(self, seed: int) -> str:
         """Return the name of the trial in a study; the same as in `cca-lab study recover`."""
@@ -117,57 +116,10 @@ class Artefact:
         return Found(numbers, verdict, seeds, ", ".join(devices))
 
 
-@dataclass(frozen=True)
-class Converging(Artefact):
-    """An artefact about the speed of training: how much of the gap to a control closes early.
-
-    The control reads the same batches, whose difficulty thus leaves the difference of the losses.
-    """
-
-    early: float = 0.1  # share of the steps
-    least: float = 0.8  # share of the whole gain that counts as "converges fast"
-
-    def found(self, study: Mapping) -> Found | None:
-        """Return each seed's share of the gain in early steps; `order` names arm and control."""
-        base, rows = super().found(study), self.rows(study["trials"])
-        if base is None or len(rows) < 2:
-            return None
-        shares, gaps = [], []
-        for row, control in zip(*(rows[name] for name in self.order), strict=False):
-            gap = np.subtract(row["curve"], control["curve"])
-            first = round(self.early * len(gap))
-            last = gap[-len(gap) // 5:].mean()  # of the last fifth
-            shares.append(float((gap[0] - gap[first]) / (gap[0] - last)))
-            gaps.append((float(gap[0]), float(gap[first]), float(last)))
-        mean = [sum(column) / len(column) for column in zip(*gaps, strict=True)]
-        numbers = {"loss over the control's, first steps": f"{mean[0]:.3f} nats",
-                   f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}",
-                   "in the last fifth": f"{mean[2]:.3f}",
-                   "share of the gain that came early": ", ".join(map("{:.0%}".format, shares))}
-        verdict = (AGREES if min(shares) >= self.least else
-                   DISAGREES if max(shares) < self.least else UNSEEN)
-        return replace(base, numbers=numbers, verdict=verdict if base.seeds > 1 else ONE_SEED)
-
-
 def written(rows: Sequence[dict]) -> str:
     """Return perplexity over the base's and questions answered, averaged over seeds."""
     ratio = float(np.exp(values(rows, "perplexity").mean()))
     return f"{ratio:.3f}, {100 * (1 - values(rows, 'answers').mean()):.0f} %"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One artefact that is read from another study's file of data/results."""
-
-    name: str
-    paper: str
-    place: str
-    claim: str
-    file: str
-    command: str  # that writes the file
-    read: Callable[[dict], Found]  # gives what came out, from the file's content
-    verdict: str
-    why: str = ""
 
 
 @dataclass(frozen=True)

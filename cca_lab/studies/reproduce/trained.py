@@ -13,12 +13,11 @@ from cca_lab.files import models_folder
 from cca_lab.mechanisms.caches import fitted
 from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.models.recipe import Strategy
-from cca_lab.studies.reproduce.artefact import ROWS, Arm, Artefact, Converging, study_file, values
+from cca_lab.studies.reproduce.artefact import ROWS, Arm, Artefact, study_file, values
 
 BASE, LENGTH = "gpt2-mini", 512
 BUDGETS = (48, 96, 192)  # entries for each KV head, of 512
-MIDDLE = 96  # the budget at which exact match is measured at other lengths, too
-LENGTHS = (128, 256, 384)
+MIDDLE = 96  # the budget of artefacts that name their methods
 METHODS = {"CCA": "cca", "DGA": "dga", "LoCoCo": "lococo", "H2O": "h2o",
            "StreamingLLM": "streaming_llm", "LM-Infinite": "lm_infinite",
            "mean pooling": "mean_pooling", "random tokens": "random_tokens"}
@@ -36,8 +35,7 @@ def _config() -> PreTrainedConfig:
 def arms_at(entries: int, methods: Mapping[str, str]) -> dict[str, Arm]:
     """Return arms by label, with the largest caches of `entries` per KV head; "full" keeps all."""
     return {name: Arm(method, {} if method == "full"
-                      else fitted(_config(), method, entries, LENGTH).options(),
-                      lengths=LENGTHS if method == "full" or entries == MIDDLE else ())
+                      else fitted(_config(), method, entries, LENGTH).options())
             for name, method in methods.items()}
 
 
@@ -61,8 +59,7 @@ def artefact(name: str, row: Mapping[str, Any]) -> Artefact:
     else:
         arms = {label: arm(**{"attention": row["paper"].lower(), **options})
                 for label, options in facts.pop("arms").items()}
-    kind = Converging if facts.pop("converging", False) else Artefact
-    return kind(name, arms=arms, **{"printed": {}, "order": list(arms), "unit": "", **facts})
+    return Artefact(name, arms=arms, **{"printed": {}, "order": list(arms), "unit": "", **facts})
 
 
 TRAINED = {name: artefact(name, row) for name, row in ROWS["trained"].items()}

@@ -7,15 +7,15 @@ indices count from 0 here. The functions of a few indices also take the symbolic
 `cca_lab.theory.forall`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 
 import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import masked_matrix
-from cca_lab.theory.claim import Outcome, Subjects, chosen
+from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.forall import papers
 
 Rule = Callable[[int, Sequence[int]], int]   # (row, members) -> 1 if the row sees the pooled group
@@ -153,44 +153,8 @@ def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
     return [tuple(tokens[first : last + 1]) for first, last in ends]
 
 
-def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
-    """Yield every partition into groups of this size, as step 2 of Algorithm 2 allows."""
-    if not tokens:
-        yield []
-        return
-    first, *rest = tokens
-    for others in combinations(rest, size - 1):
-        left = [t for t in rest if t not in others]
-        yield from ([(first, *others), *groups] for groups in any_partition(left, size))
-
-
-def consecutive(groups: Groups) -> bool:
-    """Whether the groups follow one another among the non-focal tokens, as step 4 has them."""
-    return all(first[-1] < second[0] for first, second in pairwise(sorted(groups)))
-
-
-def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Groups]],
-                        within: Callable[[Groups], bool] | None = None) -> Outcome:
-    """Judge whether a row has at most one open group: sets of 2 .. 6 of 7 tokens, m = 2, 3."""
-    sets = [(tokens, size) for tokens, size in product(_subsets(7), (2, 3))
-            if tokens and len(tokens) % size == 0 and len(tokens) <= 6]
-    cases = chosen([groups for case in sets for groups in partitions(*case)], within)
-    for groups in cases:
-        for row in range(7):
-            opened = [members for members in groups if members[0] <= row < members[-1]]
-            if len(opened) > 1:
-                first, second = (tuple(t + 1 for t in members) for members in opened[:2])
-                return Outcome(False, f"groups {first} and {second}: row {row + 1} stands in "
-                               "both, and Eq. 15 restores the members of one z only")
-    return Outcome(True, f"at most one open group in {len(cases)} partitions")
-
-
 SUBJECTS = {
     "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
                         machine=partial(papers.members_read_once, member_reads,
                                         (all_members, minus))),
-    "D1.eq15": Subjects(check_nearest_group, any_partition,
-                        corrected=lambda tokens, size: [consecutive_partition(tokens, size)],
-                        within=consecutive,
-                        machine=partial(papers.one_open_group, columns_of_group)),
 }

@@ -1,4 +1,4 @@
-"""Tests of causality, by derivatives and by finite edits, and three places to apply the mask.
+"""Tests of causality, by derivatives and by finite edits, and two ways to apply the mask.
 
 A row must not depend on later tokens. The Jacobian test computes derivatives; a finite edit
 replaces later tokens and compares outputs. Where an algorithm *chooses* tokens, the choice is
@@ -52,11 +52,6 @@ def mask_before(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction
     return [next(weights) if seen else Fraction(0) for seen in visible]
 
 
-def mask_after(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]:
-    """DGA Eq. 13 as printed: softmax over all columns, then times the 0-1 mask."""
-    return [weight * seen for weight, seen in zip(softmax(scores), visible, strict=True)]
-
-
 def mask_times(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]:
     """LoCoCo Eq. 1 as printed: scores times the mask, then softmax; hidden scores become 0."""
     return softmax([score * seen for score, seen in zip(scores, visible, strict=True)])
@@ -81,6 +76,4 @@ def check_masking(weigh: Weigh) -> Outcome:
     return Outcome(True, f"hidden columns weigh 0 and rows sum to 1 in {cases} of {cases} cases")
 
 
-SUBJECTS = {
-    "D1.eq13": Subjects(check_masking, mask_after, corrected=mask_before),
-}
+SUBJECTS = {"LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before)}

@@ -139,50 +139,7 @@ def _number(value: Any) -> str:
     return str(value) if isinstance(value, Fraction) else f"{value:.4g}"
 
 
-Bounds = Callable[[Any, int], tuple[Any, Any]]
-
-
-def lemma3(values: Any, m: int) -> tuple[Any, Any]:
-    """Bound the largest eigenvalue of Hbar from above, as printed."""
-    return [0] * len(values), [float("inf")] * (len(values) - 1) + [values[-1] / m]
-
-
-def lemma4(values: Any, m: int) -> tuple[Any, Any]:
-    """Bound the eigenvalues of Hbar from below, as printed: the least by lambda_min(H) / m."""
-    return [values[0] / m] + [0] * (len(values) - 1), [float("inf")] * len(values)
-
-
-def reversed_lemma4(values: Any, m: int) -> tuple[Any, Any]:
-    """Bound them from above: lambda_i(Hbar) <= lambda_i(H) / m for every i, as M^T M <= I / m."""
-    return [0] * len(values), [value / m for value in values]
-
-
-def check_eigenvalues(bounds: Bounds) -> Outcome:
-    """Judge bounds on each eigenvalue of 2 Vbar^T Vbar by those of 2 V^T V, ascending.
-
-    They must hold where lambda_min(H) > 0, and every upper bound must be attained in one case.
-    """
-    applies, sharp = 0, False
-    for name, values, m in cases():
-        full, left = (eigenvalues(hessian_printed(v)) for v in (values, grouped(values, m)))
-        if full[0] <= ZERO * full[-1]:
-            continue
-        applies += 1
-        low, high = (np.array(side, dtype=float) for side in bounds(full, m))
-        slack = SLACK * float(full[-1])
-        if any(left < low - slack) or any(left > high + slack):
-            return Outcome(False, f"{name}: eigenvalues {', '.join(map(_number, full))} become "
-                           f"{', '.join(map(_number, left))}, and lambda_min(H) / m is "
-                           f"{_number(full[0] / m)}")
-        bounded = high < float("inf")
-        sharp |= len(full) > 1 and bool(any(bounded) and all((left >= high - slack)[bounded]))
-    return Outcome(sharp, f"never exceeded in {applies} cases"
-                   + (", and attained by all bounds at once" if sharp else ", never attained"))
-
-
 SUBJECTS = {
     "T3": Subjects(check_theorem, Condition(hessian)),
     "T3.proof": Subjects(check_theorem, Condition(hessian_printed), corrected=Condition(hessian)),
-    "T3.lemma3": Subjects(check_eigenvalues, lemma3),
-    "T3.lemma4": Subjects(check_eigenvalues, lemma4, corrected=reversed_lemma4),
 }

@@ -10,16 +10,13 @@ tokens in the last row
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from math import isqrt
 
-from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.mechanisms.cca.groups import pairs as cca_pairs
 from cca_lab.mechanisms.dga import FocalRule
 from cca_lab.theory.claim import Outcome, Subjects
 
-Bound = Callable[[int, int, int], Fraction | int]  # (L, g, s) -> pairs or entries
 SLACK = Fraction(9, 8)  # of `below_every_group`
 
 
@@ -78,26 +75,6 @@ def below_every_group(older: int, slack: Fraction = SLACK) -> bool:
 
 # ---------------------------------------------------------------- checks
 
-def check_bound(bound: Bound, count: Bound, more: Callable[[int], int]) -> Outcome:
-    """Judge a bound (L, g, s) from L = g (g - 2) on, to which `more`, of g, may be added.
-
-    It must be attained with what is added for each g from 3 on, g <= 8, s <= 5: else it, or what is
-    added, could be smaller.
-    """
-    for group in range(1, 9):
-        start, attained = max(1, group * (group - 2)), group < 3
-        for window, length in product(range(1, 6), range(start, start + 3 * group * group)):
-            exact, limit = count(length, group, window), bound(length, group, window) + more(group)
-            attained |= exact == limit
-            if exact > limit:
-                return Outcome(False, f"L={length}, g={group}, s={window}: {exact}, more than "
-                               f"{limit}")
-        if not attained:
-            return Outcome(False, f"g={group}: {limit} at L={length}, s={window} and all other "
-                           "bounds are never attained, so they are not the smallest")
-    return Outcome(True, "never exceeded from L = g (g - 2) on, and attained, for g <= 8, s <= 5")
-
-
 def check_fixed_number(bound: Callable[[int, int], Fraction]) -> Outcome:
     """Judge a bound on the pairs for a fixed number m of groups, g = L/m, and s = 1, as L doubles.
 
@@ -142,13 +119,9 @@ def check_falls(groups: Sequence[int]) -> Outcome:
 
 
 SUBJECTS = {
-    "P1c.quadratic": Subjects(partial(check_bound, count=cca_pairs, more=lambda g: 0),
-                              lambda length, g, s: Fraction(length**2, g) + length * s),
     "P1c.linear": Subjects(check_fixed_number, lambda length, m: Fraction(length * (m + 1)),
                            corrected=lambda length, m: Fraction(length * (m * m + length), 2 * m)),
     "P1c.every-g": Subjects(check_fewest_pairs, lambda older: older,
                             corrected=lambda older: older**1.5),
     "P1c.best-g": Subjects(check_falls, (2, 4, 8, 16, 32, 64)),
-    "P1c.storage": Subjects(partial(check_bound, count=cache_tokens, more=lambda g: max(0, g - 2)),
-                            lambda length, g, s: Fraction(length, g) + s),
 }

@@ -4,7 +4,7 @@ Each takes the function that a claim's check judges, printed or repaired, and pr
 of it in finitely many cases. Rows and tokens count from 1 in CCA, from 0 in DGA.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
@@ -38,22 +38,3 @@ def members_read_once(reads: Callable[..., Any], mask) -> Outcome:
     known = [first >= 0, first <= t, t <= last, i >= 0]
     return prove(demand("each member", known,
                         lambda: number(reads(i, t, (first, last), mask)) == number(t <= i)))
-
-
-def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
-    """Prove that no row lies inside two groups of these columns of non-focal tokens (DGA, Eq. 15).
-
-    The token of a column is unknown, but later columns hold later tokens. `columns` returns the
-    first and the last one of group z, of z and m.
-    """
-    # end is the last token of group z, start the first of the other
-    z, other, m, i, end, start = integers("z other m i end start")
-    known = [z >= 0, z < other, m >= 1]
-
-    def statement() -> Mapping[str, Truth]:
-        last, first = columns(z, m)[1], columns(other, m)[0]
-        order = (last < first).implies(end < start)  # what is known of the tokens of two columns
-        return {"columns follow each other": last < first,
-                "not inside of both": order.implies(~((i <= end) & (start <= i)))}
-
-    return prove(demand("two groups", known, statement))

@@ -23,7 +23,6 @@ from cca_lab.theory.noise.weight import Weights, gradient, lemma2
 Array = npt.NDArray[Any]
 Z_999 = 3.29  # half-width of a two-sided 99.9 % interval, in standard errors
 STANDS_OUT = 2.4  # by how much the logit of one token exceeds the others of its group
-ROUNDING = 1e-6   # of the numerical derivative, relative to 1 + F
 
 
 def pooled_logit_factor(logits: Sequence[float]) -> float:
@@ -33,44 +32,6 @@ def pooled_logit_factor(logits: Sequence[float]) -> float:
     pool = [power / sum(powers) for power in powers]
     pooled = sum(p * a for p, a in zip(pool, logits, strict=True))
     return sum((p * (1 + a - pooled)) ** 2 for p, a in zip(pool, logits, strict=True))
-
-
-def numerical_factor(logits: Sequence[float], step: float = 1e-5) -> float:
-    """Return sum_j (d l / d a_j)^2 of the pooled logit l by central differences."""
-    def pooled(a: Array) -> float:
-        return float(softmax(a) @ a)
-
-    centre, units = np.array(logits, dtype=float), step * np.eye(len(logits))
-    return sum(((pooled(centre + unit) - pooled(centre - unit)) / (2 * step))**2 for unit in units)
-
-
-FLAT = tuple((0.0,) * m for m in (2, 4, 16, 64))
-PEAKED = ((STANDS_OUT, 0.0), (math.log(11), 0.0),
-          *((math.log(m - 1), *(0.0,) * (m - 1)) for m in (64, 1024)))
-RANDOM = tuple(tuple(float(a) for a in np.random.default_rng(m).normal(size=m) * tau)
-               for m in (2, 8, 16) for tau in (1.0, 4.0))
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """The claim that in these groups of logits F is at most `bound(logits of a group)`, sharply."""
-
-    bound: Callable[[Sequence[float]], float]
-    groups: tuple[tuple[float, ...], ...] = PEAKED + FLAT + RANDOM
-
-
-def check_pooled(subject: Pooled) -> Outcome:
-    """Judge a bound on F against numerical derivatives of the pooled logit; it must be attained."""
-    largest = closest = 0.0
-    for logits in subject.groups:
-        factor, allowed = numerical_factor(logits), subject.bound(logits)
-        if factor > allowed + ROUNDING * (1 + factor):
-            shown = ", ".join(f"{a:.2g}" for a in logits[:4])
-            return Outcome(False, f"m = {len(logits)}, logits {shown}: the group's logit has "
-                           f"{factor:.3f} of the variance of a token's, over {allowed:.3g}")
-        largest, closest = max(largest, factor), max(closest, factor / allowed)
-    return Outcome(closest > 1 - ROUNDING, f"in {len(subject.groups)} groups; the largest F is "
-                   f"{largest:.3f}, {closest:.3f} of the bound at the closest")
 
 
 MODELS = {"shared": "one noise a group, divided by m", "mean": "one noise a token, averaged",
@@ -217,11 +178,6 @@ def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float
 
 
 SUBJECTS = {
-    # no noisier than a token, the least that "smooths out" can mean; as a mean of m, the most
-    "T2.eq14": Subjects(check_pooled, Pooled(lambda logits: 1.0),
-                        corrected=Pooled(pooled_logit_factor),
-                        models=(Pooled(lambda logits: 1 / len(logits), FLAT),
-                                Pooled(lambda logits: 1.0, PEAKED))),
     "T2": Subjects(check_reduction, Reduction({"weights": 2, "mean": 2}),
                    corrected=Reduction(POWERS)),
 }

@@ -15,7 +15,6 @@ alpha_j (s2 - alpha_j). Numbers may be floats, Fractions or symbols of sympy.
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,3 @@ def first_order_range(weights: Weights, j: int) -> float:
     """Return the sigma at which the sigma^4 term is 5 % of the sigma^2 term."""
     second = abs(second_order(weights, j))
     return math.sqrt(0.05 * lemma2(weights, j) / second) if second else math.inf
-
-
-CASES = tuple(tuple(Fraction(share, sum(shares)) for share in shares)
-              for shares in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))

@@ -6,18 +6,11 @@ distance below the largest, in nats: its weight is exp(-gap) times the largest w
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 
-from cca_lab.theory.claim import Outcome, Subjects, chosen
-
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 EVENTS = ("zero", "flushed", "absorbed")
-POWERS = {"float16": 25, "bfloat16": 134, "float32": 150}  # 2^-POWER: half the smallest subnormal
-Case = tuple[str, float]  # name of the dtype, weight
-CASES: list[Case] = [(name, 2.0**-power * (1 + extra)) for name in POWERS for power in range(161)
-                     for extra in (0, 1 / 8) if power or not extra]
 
 
 def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
@@ -62,26 +55,3 @@ def product_survives(gap_of_core: float, gap_in_core: float, dtype: torch.dtype)
     attention, phi = (torch.tensor(math.exp(-gap), dtype=torch.float64).to(dtype)
                       for gap in (gap_of_core, gap_in_core))
     return bool(attention * phi > 0)
-
-
-def large_enough(name: str, weight: float) -> bool:
-    """Whether a weight is over half of the smallest subnormal number, so not stored as 0."""
-    return weight > 2.0 ** -POWERS[name]
-
-
-def check_stored(positive: Callable[[str, float], bool],
-                 within: Callable[[Case], bool] | None = None) -> Outcome:
-    """Judge which weights stay positive when stored: 2^-p, 9/8 2^-p, p <= 160, three dtypes."""
-    cases = chosen(CASES, within)
-    for name, weight in cases:
-        if positive(name, weight) == lost("zero", weight, DTYPES[name]):
-            stored = "0" if lost("zero", weight, DTYPES[name]) else "positive"
-            return Outcome(False, f"{name}: a weight of {weight.hex()}, e^{math.log(weight):.2f}, "
-                           f"is stored as {stored}")
-    return Outcome(True, f"right for {len(cases)} weights")
-
-
-SUBJECTS = {
-    "P1.float": Subjects(check_stored, lambda name, weight: True, corrected=large_enough,
-                         within=lambda case: large_enough(*case)),
-}

@@ -1,52 +1,20 @@
-"""The limit of P_sparse as the text grows, its rate, and the length where it is 95 %.
+"""How fast P_sparse tends to 1 as the text grows, and the length where it is 95 %.
 
 For independent logits xi of unbounded X = e^xi, -(1/L) ln(1 - P_sparse) tends to J(rho), which is
 
     inf over y of sup over u >= 0 of { rho u - ln E[e^{uX/y}; X <= y] }
 """
 
-from collections.abc import Callable
 from functools import partial
-from math import ceil, exp, floor, inf, log
+from math import ceil, floor, inf, log
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.sparsity import logits
-from cca_lab.theory.sparsity.logits import LogitLaw, gaussian, laplace, uniform
-
-# Laws, rates, and lengths at which rows are sparse with a probability within 0.01 of its limit.
-LIMIT_CASES = ((uniform(1.0), 0.5, 3000), (uniform(1.0), 0.75, 3000), (uniform(3.0), 0.2, 3000),
-               (uniform(3.0), 0.5, 3000), (gaussian(2.0), 0.05, 1000), (laplace(1.5), 0.05, 1000))
-DRAWS, NEAR = 1000, 0.01
-
-
-def check_limit(predicted: Callable[[LogitLaw, float], float | None],
-                within: Callable[..., bool] | None = None) -> Outcome:
-    """Judge a predicted limit of P_sparse by rows of `DRAWS` drawn long texts."""
-    cases = chosen(LIMIT_CASES, within and (lambda case: within(*case[:2])))
-    for law, rho, length in cases:
-        seen, wanted = logits.sample(law, length, rho, DRAWS), predicted(law, rho)
-        if wanted is None or abs(wanted - seen.value) > NEAR + seen.error:
-            return Outcome(False, f"{law.name}, rho={rho}: predicted limit {wanted}, of {DRAWS} "
-                           f"rows of {length} tokens {seen.value:.3f} are sparse")
-    return Outcome(True, f"{len(cases)} laws, near the share of {DRAWS} drawn rows")
-
+from cca_lab.theory.sparsity.logits import LogitLaw
 
 SMALLEST_RATE = 1e-8  # with a smaller rate, 95 % would take more than 300 million tokens
-
-
-def limit(law: LogitLaw, rho: float) -> float | None:
-    """Return the limit of P_sparse as L grows: 1 for unbounded logits.
-
-    For bounded ones, with M = ess sup X, it is 1 if rho > E X / M, 0 if rho < E X / M, and None if
-    they are equal, where the hypotheses leave it open.
-    """
-    if law.bound == inf:
-        return 1.0
-    boundary = law.mean / exp(law.bound)
-    return None if rho == boundary else float(rho > boundary)
 
 
 def exponent(law: LogitLaw, rho: float, t: float) -> float:
@@ -74,9 +42,8 @@ def rate(law: LogitLaw, rho: float) -> float:
     For unbounded logits with a log-concave density and finite E X^a for some a > 0, and rho at most
     0.9: closer to 1 the quadrature is too coarse. 0 below `SMALLEST_RATE`; ValueError otherwise.
     """
-    if law.bound < inf or not 0 < rho <= 0.9:
-        raise ValueError(f"law, rho: got {law.name} and {rho}, wanted unbounded logits and a rate "
-                         "over 0 and at most 0.9")
+    if not 0 < rho <= 0.9:
+        raise ValueError(f"rho: got {rho}, wanted a rate over 0 and at most 0.9")
     start = mean_reaches(law, rho)
     if -law.distribution.logcdf(start) < SMALLEST_RATE:  # an upper bound on J: u = 0
         return 0.0
@@ -113,9 +80,3 @@ def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
 def rate_at_median(law: LogitLaw, rho: float) -> float:
     """Return Equation 8's rate with x at the median: P_head P_tail <= 1/2, so at least ln 2."""
     return log(2)
-
-
-SUBJECTS = {
-    "T1.limit": Subjects(check_limit, lambda law, rho: 1.0, corrected=limit,
-                         within=lambda law, rho: law.bound == inf),
-}

@@ -6,7 +6,6 @@ over z are sums over quadrature nodes.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +23,6 @@ class LogitLaw:
 
     name: str
     distribution: Any  # of xi, a frozen continuous distribution of scipy.stats
-    kinks: tuple[float, ...] = ()  # where the density is not smooth, and the quadrature is split
-    mean: float = np.inf  # E X of X = e^xi
-    bound: float = np.inf  # the essential supremum of xi
 
     def quantile_of_max(self, level: float, length: float) -> float:
         """Return the t with P(max of `length` logits <= t) = level."""
@@ -41,20 +37,7 @@ def gaussian(tau: float) -> LogitLaw:
     """Return xi ~ N(0, tau^2); the mean does not matter, as a shift changes no weight."""
     if not tau > 0:
         raise ValueError(f"tau: got {tau}, wanted a positive standard deviation of the logits")
-    mean = exp(tau**2 / 2) if tau < 37 else np.inf  # e^700 still fits a float
-    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), mean=mean)
-
-
-def laplace(scale: float) -> LogitLaw:
-    """Return xi ~ Laplace(scale); E X is infinite from scale 1 on."""
-    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,),
-                    mean=1 / (1 - scale**2) if scale < 1 else np.inf)
-
-
-def uniform(width: float) -> LogitLaw:
-    """Return xi ~ Uniform(0, width), bounded logits."""
-    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,),
-                    mean=float(np.expm1(width) / width), bound=width)
+    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau))
 
 
 def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
@@ -63,9 +46,7 @@ def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
     Composite Gauss-Legendre in xi. Weighted sums over the nodes give E[g(z); xi <= t], not divided
     by F(t), to which the weights sum.
     """
-    low, high = float(law.distribution.ppf(FAR)), min(t, law.bound)
-    edges = np.linspace(low, high, PANELS + 1)
-    edges = np.unique([*edges, *(kink for kink in law.kinks if low < kink < high)])
+    edges = np.linspace(float(law.distribution.ppf(FAR)), t, PANELS + 1)
     half = np.diff(edges)[:, None] / 2
     xi = (edges[:-1, None] + half + half * RULE[0]).ravel()
     return np.exp(xi - t), (half * RULE[1]).ravel() * law.distribution.pdf(xi)
