@@ -6,6 +6,7 @@
 import hashlib
 import os
 import platform
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -115,12 +116,42 @@ def replacing(path: Path) -> Iterator[Path]:
     _check_ordinary(path)
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)  # overwrites what a killed command left
+    temporary = temporary_of(path)  # overwrites what a killed command left
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside `folder`, which replaces it unless an error ends the block.
+
+    At every moment one of the two is there: a kill between the two renames is undone by the next
+    call, or by `put_back`.
+    """
+    new, old = temporary_of(folder), folder.with_name(f".{folder.name}.old")
+    put_back(folder)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    finally:
+        put_back(folder)
+        for rest in (new, old):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def put_back(folder: Path) -> None:
+    """Put back what `replacing_folder` had moved away when it was killed."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -162,7 +193,8 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def _temporary(path: Path) -> Path:
+def temporary_of(path: Path) -> Path:
+    """Return where what replaces a file or a folder is written first."""
     return path.with_name(f".{path.name}.part")
 
 
@@ -171,7 +203,7 @@ def _check_ordinary(path: Path, name: str = "out") -> None:
     if path.exists() and not path.is_file():
         raise ValueError(f"{name}: {path} is a device, a pipe or a folder, wanted a file; "
                          "choose another name")
-    length = len(os.fsencode(_temporary(path.resolve()).name))
+    length = len(os.fsencode(temporary_of(path.resolve()).name))
     if length > LONGEST_NAME:
         raise ValueError(f"{name}: {path.name[:20]}... is {length - LONGEST_NAME} bytes too long "
                          "for a file's name; choose a shorter one")

@@ -115,32 +115,6 @@ def test_the_kernels_serve_the_example(followed):
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
 
 
-SLIPS = [  # what is written wrongly, and the tests that notice it
-    ([("(row + 1 - self.window)", "(row - self.window)"),
-      ("length <= self.window + 1", "length <= self.window + 2")],
-     ("test_rungs_agree", "test_exact_when_tells_the_truth")),
-    ([("tokens[older]", "tokens[: len(tokens[older])]")],
-     ("test_effective_is_what_v_identity_reads", "test_represented_is_what_the_loops_read")),
-]
-
-
-@pytest.mark.parametrize(("slips", "noticed"), SLIPS, ids=["columns and exact_when", "pooling"])
-def test_slips_in_the_example_are_noticed_by_the_bench(followed, slips, noticed):
-    """The loops stay right, so what fails on them fails for what was declared."""
-    module = followed / "cca_lab" / "mechanisms" / "strided" / "mechanism.py"
-    page = wrong = module.read_text(encoding="utf-8")
-    for right, slip in slips:
-        assert right in wrong
-        wrong = wrong.replace(right, slip)
-    try:
-        module.write_text(wrong, encoding="utf-8")
-        done = pytest_strided(followed, *(f"{BENCH}::{test}" for test in noticed))
-    finally:
-        module.write_text(page, encoding="utf-8")
-    for test in noticed:
-        assert re.search(rf"FAILED {BENCH}::{test}\[", done.stdout), done.stdout[-2000:]
-
-
 def test_the_last_block_runs(followed):
     (block,) = (block for block in BLOCKS if block.startswith("# run"))
     done = run(followed, "-c", block)

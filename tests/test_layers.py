@@ -6,8 +6,6 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-import pytest
-
 from cca_lab import files
 
 PACKAGE = "cca_lab"
@@ -123,35 +121,3 @@ def test_the_library_imports_no_other_room():
 def test_no_cycles():
     assert not cycle(each.rooms for each in IMPORTS)
     assert not cycle(each[:2] for each in IMPORTS if not each.lazy), "while modules load"
-
-
-# module, a line added to it, and whether rooms then need each other in a circle
-MUTANTS = {
-    "up": ("attention.plan", "from cca_lab.mechanisms import MECHANISMS", True),
-    "up, the package": ("mechanisms.cca.mechanism", "from cca_lab import models", True),
-    "up, later": ("mechanisms.cca.mechanism",
-                  "def late():\n    from cca_lab.models import swap_attention", True),
-    "up, for annotations": ("attention.plan",
-                            "if TYPE_CHECKING:\n    import cca_lab.models.plugin", True),
-    "beside": ("attention.plan", "import cca_lab.tasks.corpus", False),
-}
-
-
-def mutated(lines: dict[str, str]) -> list[Import]:
-    """Return the imports after lines were added to modules."""
-    added = {f"{PACKAGE}.{name}": line for name, line in lines.items()}
-    return imports(MODULES | {name: f"{MODULES[name]}\n{added[name]}\n" for name in added})
-
-
-@pytest.mark.parametrize("module, line, circular", MUTANTS.values(), ids=MUTANTS)
-def test_a_mutant_import_is_noticed(module: str, line: str, circular: bool):
-    mutant = mutated({module: line})
-    assert [each.module for each in upward(mutant)] == [f"{PACKAGE}.{module}"]
-    assert bool(cycle(each.rooms for each in mutant)) == circular
-
-
-def test_a_mutant_cycle_of_two_modules_is_noticed():
-    mutant = mutated({"attention.plan": "import cca_lab.attention.tiles",
-                      "attention.tiles": "import cca_lab.attention.plan"})
-    assert not upward(mutant)
-    assert cycle(each[:2] for each in mutant if not each.lazy)

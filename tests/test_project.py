@@ -141,13 +141,6 @@ def test_make_alone_explains_every_target():
         make("-n", target)
 
 
-def test_make_walkthrough_hands_on_where_to_start():
-    line = make("-n", "walkthrough", "FROM=05").splitlines()[-1]
-    shell = line.replace(".venv/bin/cca-lab", "echo cca-lab")
-    printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["cca-lab", "walkthrough", "--show", "--from", "05"]
-
-
 def test_quick_tests_and_nightly_tests_leave_out_what_they_say():
     markers = {target: re.findall(r'-m "([^"]+)"', make("-n", target))
                for target in ("quick", "test", "test-all")}
@@ -190,18 +183,6 @@ def test_mypy_has_nothing_to_say():
     assert mypy() == ""
 
 
-def test_mypy_knows_what_a_flag_returns(tmp_path):
-    use = tmp_path / "use.py"
-    use.write_text("from torch import Tensor\n"
-                   "from cca_lab.attention import interval_attention as attend\n"
-                   "x = Tensor()\n"
-                   "output: Tensor = attend(x, x, x, x)\n"
-                   "pair: Tensor = attend(x, x, x, x, return_lse=True)\n")
-    (complaint,) = mypy(str(use)).splitlines()
-    assert ":5: error: Incompatible types in assignment" in complaint
-    assert "tuple[Tensor, Tensor]" in complaint
-
-
 def test_no_file_names_a_path_of_one_machine():
     if not shutil.which("git") or not (ROOT / ".git").exists():
         pytest.skip("not a git clone: the committed files cannot be listed")
@@ -212,11 +193,6 @@ def test_no_file_names_a_path_of_one_machine():
         text = "" if b"\0" in content else content.decode("utf-8", errors="replace")
         named = MACHINE_PATH.search(text)
         assert not named, f"{path}: {text[max(named.start() - 40, 0):named.end() + 40]!r}"
-
-
-@pytest.mark.parametrize("text", ["/" + "home/me/x", "/" + "tmp/.cache", "C:" + "\\Users\\me"])
-def test_paths_of_one_machine_are_noticed(text):
-    assert MACHINE_PATH.search(text) and not MACHINE_PATH.search("cca_lab/attention/tiles.py")
 
 
 def test_modules_and_functions_are_short():

@@ -10,7 +10,7 @@ import pytest
 from cca_lab.cli import found, prepared
 from cca_lab.files import repository
 from cca_lab.studies.model_tables import answers
-from cca_lab.studies.tables import MARKED, marked_pages, updated
+from cca_lab.studies.tables import marked_pages, updated
 
 ROOT = repository()
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -32,14 +32,6 @@ def test_tables_are_those_of_the_results(page):
     assert updated(text) == text, f"run `cca-lab readme` and commit {page}"
 
 
-def test_a_changed_number_in_a_table_would_be_seen():
-    page = PAGES["docs/results/recovery.md"]
-    body = next(mark["body"] for mark in MARKED.finditer(page) if mark["body"])
-    digit = re.search(r"\d", body).group()
-    forged = page.replace(body, body.replace(digit, str((int(digit) + 1) % 10), 1))
-    assert updated(forged) != forged
-
-
 def test_an_unknown_table_is_named():
     with pytest.raises(ValueError, match="'nonsense'"):
         updated("<!-- table: nonsense -->\n<!-- end -->")
@@ -57,10 +49,6 @@ def test_the_quick_start_prints_what_the_readme_shows(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     runpy.run_path("examples/quickstart.py")
     assert ("text", capsys.readouterr().out) in BLOCK.findall(README)
-
-
-def test_there_are_commands_to_check():
-    assert len(COMMANDS) >= 25 and len(recorded()) >= 50
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,9 +3,12 @@
 Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in
 cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block,
 received.h sums what a block's rows give to the columns, and interval_attention.cpp does all blocks;
-bfloat16*.h do the same for bfloat16 on processors with AVX512-BF16 or AMX.
+bfloat16*.h do the same for bfloat16 on processors with AVX512-BF16 or AMX. row.h and
+pool.h are what a decoded token needs, in any dtype: one row over columns in several pieces, and the
+core of a group.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -16,9 +19,11 @@ from torch import Tensor
 from cca_lab.attention import native_build
 from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
+from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.sources import Source, halves, split_intervals, tensors_of
 
 DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `bfloat16_units`
+ROW_DTYPES = (*DTYPES, torch.bfloat16, torch.float16)
 _LOADING = Lock()  # the op may be registered once in a process
 
 
@@ -30,11 +35,13 @@ def available() -> bool:
 def ready(x: Tensor) -> bool:
     """Return whether "auto" uses the op for a tensor; the first call tries to build it."""
     supported = x.dtype in DTYPES or x.dtype == torch.bfloat16
-    if x.device.type != "cpu" or not supported or native_build.switched_off():
-        return False
-    if not built() and not _built_for_auto():
-        return False
-    return x.dtype in DTYPES or bfloat16_units()
+    return supported and reads_rows(x) and (x.dtype in DTYPES or bfloat16_units())
+
+
+def reads_rows(x: Tensor) -> bool:
+    """Return whether "auto" uses `row` for a tensor; the first call tries to build the op."""
+    return (x.is_cpu and x.dtype in ROW_DTYPES and not native_build.switched_off()
+            and (built() or _built_for_auto()))
 
 
 @cache
@@ -74,6 +81,26 @@ def native_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
     bounds = [table.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
               for table in split_intervals(intervals, [x.shape[2] for x in keys])]
     return _NativeAttention.apply(q, bounds, scale, *keys, *tensors_of(v))
+
+
+@eager
+def row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float,
+        bias: Sequence[Tensor] = (), received: Tensor | None = None) -> Tensor:
+    """Compute `attend_row` in C++, without a gradient; ValueError if the op cannot be built."""
+    if not _registered():
+        load()
+    output: Tensor = torch.ops.cca_lab.row.default(query, keys, values, bias, scale, received)
+    return output
+
+
+@eager
+def pool(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
+         rotation: Rotation | None) -> tuple[Tensor, Tensor]:
+    """Pool groups as `pool_groups` with softmax weights and one core per KV head: no gradient."""
+    cos, sin = (None, None) if rotation is None else (
+        x if x.dim() == 3 else x[None] for x in rotation)
+    core_k, core_v = torch.ops.cca_lab.pool.default(q, k, v, group, count, scale, cos, sin)
+    return core_k, core_v
 
 
 class _NativeAttention(torch.autograd.Function):

@@ -1,7 +1,5 @@
 """`cca-lab doctor`: check that all that the lab needs is installed, and say what to do if not."""
 
-import os
-import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from cca_lab import extras, files
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 INSTALL = 'run `make venv`, or `pip install -c constraints.txt -e ".[dev]"` in the clone'
-OLDEST_PYTHON = (3, 11)
 
 
 @dataclass(frozen=True)
@@ -31,17 +28,6 @@ class Check:
     def __str__(self) -> str:
         line = f"{f'[{self.status}]':<6} {self.name}: {self.message}"
         return f"{line}\n       -> {self.advice}" if self.advice else line
-
-
-def check_python(running: tuple[int, ...] = sys.version_info[:3]) -> Check:
-    """Check the Python version."""
-    name = ".".join(map(str, running))
-    if running[:2] < OLDEST_PYTHON:
-        return Check("Python", FAIL, f"{name} is too old",
-                     "install Python 3.11 or newer and make a new environment")
-    isolated = sys.prefix != sys.base_prefix or "CONDA_PREFIX" in os.environ
-    return Check("Python", OK,
-                 f"{name}, {'in its own environment' if isolated else 'not in an environment'}")
 
 
 def read_pins(text: str) -> dict[str, Version]:
@@ -63,9 +49,10 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
             return Check(requirement.name, OK, f"not installed; only the extra {extra} needs it")
         return Check(requirement.name, worst, f"not installed, wanted {requirement.specifier}",
                      install)
-    public, told = Version(installed).public, f"{installed}, wanted {requirement.specifier}"
+    public = Version(installed).public
     if not requirement.specifier.contains(public, prereleases=True):
-        return Check(requirement.name, worst, told, install)
+        return Check(requirement.name, worst, f"{installed}, wanted {requirement.specifier}",
+                     install)
     if pin is not None and public != pin.public:
         return Check(requirement.name, WARN, f"{installed}, tested with {pin}",
                      f"if something fails, {install}")
@@ -73,80 +60,54 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
 
 
 def check_packages() -> Iterator[Check]:
-    """Check each package that the project requires, once; those for developers only in a clone."""
+    """Check each package that the project requires; those for developers only in a clone."""
     pins, groups = {}, ("", *extras.EXTRAS)
     if files.in_clone():
         constraints = files.repository() / "constraints.txt"
         pins, groups = read_pins(constraints.read_text(encoding="utf-8")), (*groups, "dev")
-    try:
-        requirements = [Requirement(text) for text in requires("cca-lab") or []]
-    except PackageNotFoundError:
-        yield Check("cca-lab", FAIL, "is not installed here, only imported", INSTALL)
-        return
-    seen = set()  # several extras want the same package
-    for requirement in requirements:
+    found: dict[str, Check] = {}  # several extras want the same package
+    for requirement in map(Requirement, requires("cca-lab") or []):
         requiring = [extra for extra in groups
                      if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
-        wanted = canonicalize_name(requirement.name), str(requirement.specifier)
-        # dev lists the other extras as requirements
-        if requiring and not requirement.extras and wanted not in seen:
-            seen.add(wanted)
-            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)),
-                                requiring[0])
+        name = canonicalize_name(requirement.name)
+        if requiring and not requirement.extras and name not in found:  # dev lists other extras
+            found[name] = check_package(requirement, pins.get(name), requiring[0])
+    yield from found.values()
 
 
-def check_device() -> Check:
-    """Report the GPU, if there is one."""
+def check_gpu() -> Check:
+    """Report the GPU, if there is one, and how Triton kernels can run on this machine."""
     import torch
 
-    if not torch.cuda.is_available():
-        return Check("GPU", OK,
-                     f"none; everything runs on the CPU ({torch.get_num_threads()} threads)")
-    device = torch.cuda.get_device_properties(0)
-    return Check("GPU", OK, f"{device.name}, compute capability {device.major}.{device.minor}, "
-                            f"{device.total_memory / 2**30:.0f} GiB")
-
-
-def check_triton() -> Check:
-    """Report how Triton kernels can run on this machine."""
-    import torch
-
+    if torch.cuda.is_available():
+        card = torch.cuda.get_device_properties(0)
+        where = f"{card.name}, {card.total_memory / 2**30:.0f} GiB"
+    else:
+        where = f"none; everything runs on the CPU ({torch.get_num_threads()} threads)"
     try:
         import triton  # noqa: F401  (only to see whether it is present)
     except ImportError:
-        instead = "the lab's own interpreter runs kernels (TRITON_INTERPRET=1)"
-        if sys.platform == "linux":
-            return Check("Triton", WARN, f"not importable; {instead}", INSTALL)
-        return Check("Triton", OK, f"not made for {platform.system()}; {instead}")
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): correct, but slow")
-    if torch.cuda.is_available():
-        return Check("Triton", OK, "compiles kernels for the GPU")
-    return Check("Triton", OK, "importable, no driver: kernels can be interpreted "
-                               "(TRITON_INTERPRET=1) or compiled offline")
+        return Check("GPU", OK, f"{where}; no Triton, so the lab's own interpreter runs kernels")
+    return Check("GPU", OK, f"{where}; Triton can compile kernels, and interpret them on the CPU")
 
 
 def check_native() -> Check:
     """Report which backend "auto" uses for attention on the CPU, and how to change it."""
     from cca_lab.attention import native_build as native
-    from cca_lab.attention.native import bfloat16_units, built
+    from cca_lab.attention.native import built
 
-    name = "CPU attention"
-    if native.library().is_file():
-        if native.switched_off():
-            return Check(name, OK, "blocked, in plain PyTorch; the native op is built, but "
-                                   f"{native.SWITCH}=0")
-        if not built():
-            return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be "
-                                     "loaded; delete it and run `cca-lab native`")
-        bfloat16 = ("and bfloat16" if bfloat16_units() else
-                    "bfloat16 stays with PyTorch: no AVX512-BF16 here")
-        return Check(name, OK, f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 "
-                               "switches back to plain PyTorch")
-    if needed := native.missing():
-        return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {needed}")
-    return Check(name, OK, "native, in C++, once it is compiled: at its first use, or now by "
-                           f"`cca-lab native`; {native.SWITCH}=0 prevents it")
+    name, switch = "CPU attention", f"{native.SWITCH}=0"
+    if native.switched_off():
+        return Check(name, OK, f"blocked, in plain PyTorch, because {switch}")
+    if not native.library().is_file():
+        if needed := native.missing():
+            return Check(name, OK, f"blocked, in plain PyTorch; the faster C++ op needs {needed}")
+        return Check(name, OK, "native, in C++, once it is compiled: at its first use, or now by "
+                               f"`cca-lab native`; {switch} prevents it")
+    if not built():
+        return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be loaded",
+                     "delete it and run `cca-lab native`")
+    return Check(name, OK, f"native, in C++; {switch} switches back to plain PyTorch")
 
 
 def check_kernel() -> Check:
@@ -163,9 +124,8 @@ def check_kernel() -> Check:
 
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
-    restore = "install cca-lab again"
-    if files.in_clone():
-        restore = "restore it with `git checkout -- data`"
+    restore = "restore it with `git checkout -- data`" if files.in_clone() else \
+        "install cca-lab again"
     try:
         data = files.data_folder()
         problems = files.checksum_problems(data)
@@ -174,20 +134,17 @@ def check_data() -> Iterator[Check]:
         yield Check("shipped data", FAIL, message, advice)
         return
     for problem in problems:
-        status = WARN if problem.startswith("not listed") else FAIL
-        advice = restore if status == FAIL else "maintainers: `cca-lab checksums --write`"
-        yield Check("shipped data", status, problem, advice)
+        new = problem.startswith("not listed")
+        yield Check("shipped data", WARN if new else FAIL, problem,
+                    "maintainers: `cca-lab checksums --write`" if new else restore)
     if not problems:
-        names = files.covered_files(data)
-        size = sum((data / name).stat().st_size for name in names) / 2**20
-        yield Check("shipped data", OK, f"{len(names)} files, {size:.1f} MiB, as shipped")
+        yield Check("shipped data", OK, f"{len(files.covered_files(data))} files, as shipped")
 
 
 def examine() -> Iterator[Check]:
     """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
-        check_python, check_packages, check_device, check_triton, check_native, check_kernel,
-        check_data]
+        check_packages, check_gpu, check_native, check_kernel, check_data]
     for probe in probes:
         try:
             findings = probe()

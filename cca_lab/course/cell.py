@@ -77,9 +77,10 @@ def your_turn(task_id: str, answer: Answer) -> None:
         print(f"{task_id} {task.title}: not written yet; hints and a solution are folded below")
         return
     wrong = [mark for mark in marks if not mark.full]
-    copied = not wrong and _is_folded_solution(task_id)
-    written(task_id, task.title, not wrong, copied=copied)
-    if not wrong and (cell := _cell()):
+    cell, copied = _cell(), not wrong and _is_folded_solution(task_id)
+    written(task_id, task.title, not wrong, copied=copied, source="" if wrong or copied or (
+        "### BEGIN SOLUTION" in cell) else library.definitions(cell))
+    if not wrong and cell:
         library.keep(task_id, answer, cell, copied=copied)
     print("\n".join([f"{task_id} {task.title}", *lines_of(map(row_of, marks), marked=False)])
           if wrong else f"{task_id} {task.title}: done", flush=True)

@@ -138,8 +138,8 @@ def in_bounds(answer: Answer) -> Answer:
         except IndexError as error:
             if "outside of" not in str(error):
                 raise
-            raise Mistake(f"{error}: is the address right, and does the load or the store have a "
-                          "mask that ends with its argument?") from error
+            raise Mistake(f"{error}: is the address right? If it is, give the load or the store a "
+                          "mask that ends with its argument") from error
         except RuntimeError as error:
             if "must match the size" in str(error):
                 error.args = (f"{error}. Is a [:, None] or a [None, :] missing?",)

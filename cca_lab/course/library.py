@@ -64,6 +64,7 @@ from typing import ClassVar
 import torch
 
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.base import WHOLE_PROMPT
 from cca_lab.mechanisms.examine import examine
 from cca_lab.mechanisms.own import OwnAttention
 from cca_lab.views.notebook_tools import interpret_kernels
@@ -107,6 +108,7 @@ class MyDGA(OwnAttention):
     title: ClassVar = "my DGA"
     sizes: ClassVar = ("group", "gamma")
     rungs: ClassVar = {"mask": by_mask, "tiles": in_tiles, "kernel": by_kernel}
+    causal_scope: ClassVar = WHOLE_PROMPT  # every row has a say in what is important
 
     def one_head(self, q, k, v, scale):
         length, count = len(q), int(self.gamma * len(q))

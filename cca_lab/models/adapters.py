@@ -83,8 +83,7 @@ def adapter_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def save_adapter(model: PreTrainedModel, folder: Path) -> None:
-    """Write a model's adapter to a new folder."""
-    folder.mkdir()
+    """Write a model's adapter to a folder."""
     # peft writes its sets in any order
     config = json.dumps(adapter_of(model).to_dict(), indent=2, sort_keys=True, default=sorted)
     (folder / CONFIG_FILE).write_text(config, encoding="utf-8")

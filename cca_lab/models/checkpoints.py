@@ -4,12 +4,8 @@ transformers only logs a weight that is missing, unexpected or of another shape,
 at random; here it is an error, as is a weight that is not finite.
 """
 
-import glob
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,7 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from cca_lab.files import shipped_model
+from cca_lab.files import replacing_folder, shipped_model
 from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models.adapters import (
     CONFIG_FILE,
@@ -78,8 +74,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         tokenizer: saved beside a whole model if given.
 
     Raises:
-        ValueError: if the folder is there and no checkpoint, or cannot be made, or if a weight is
-            not finite.
+        ValueError: if the folder is there and no checkpoint, or if a weight is not finite.
     """
     check_whole(model)
     if not is_finite(model.state_dict().values()):
@@ -87,28 +82,10 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
                          "train it again with a lower learning rate")
     folder, adapted = Path(folder).expanduser().absolute(), adapter_of(model) is not None
     check_replaceable(folder, adapter=adapted)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _clear_killed_saves(folder)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise ValueError(
-            f"folder: cannot write to {folder.parent} ({error}); choose another") from error
-    try:
-        _save_model(model, temporary / "new")
+    with replacing_folder(folder) as new:
+        _save_model(model, new)
         if tokenizer is not None and not adapted:
-            tokenizer.save_pretrained(temporary / "new")
-        _as_usual(temporary / "new")
-        if folder.exists():
-            folder.replace(temporary / "old")
-        (temporary / "new").replace(folder)
-    except Exception as error:  # on a full disk each library raises one of its own
-        raise ValueError(f"folder: {folder} cannot be written ({said(error)}); what was there "
-                         "stays; make room, or choose another") from error
-    finally:
-        if (temporary / "old").exists() and not folder.exists():
-            (temporary / "old").replace(folder)
-        shutil.rmtree(temporary, ignore_errors=True)
+            tokenizer.save_pretrained(new)
 
 
 def check_replaceable(folder: Path, *, adapter: bool = False) -> None:
@@ -119,25 +96,6 @@ def check_replaceable(folder: Path, *, adapter: bool = False) -> None:
     if not (folder / file).is_file():
         raise ValueError(
             f"folder: {folder} exists and is not {kind} (no {file}); choose another")
-
-
-def _as_usual(folder: Path) -> None:
-    """Give files the permissions of new files; those of a temporary folder are private."""
-    mask = os.umask(0)
-    os.umask(mask)
-    for path in folder.iterdir():
-        path.chmod(0o666 & ~mask)
-    folder.chmod(0o777 & ~mask)
-
-
-def _clear_killed_saves(folder: Path) -> None:
-    """Remove what killed saves left beside a folder, and put a checkpoint back that one moved."""
-    # as mkdtemp names them
-    for temporary in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):
-        if (temporary / "old").exists() and not folder.exists():
-            (temporary / "old").replace(folder)
-        if {path.name for path in temporary.iterdir()} <= {"old", "new"}:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _save_model(model: PreTrainedModel, folder: Path) -> None:
@@ -189,15 +147,8 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
     if merged and folder is None:
         raise ValueError(f"merged: got {merged!r} without an adapter, wanted False; give the "
                          "adapter's folder")
-    try:
-        source = source_of(base)
-        model = load_model(source, dtype)
-    except ValueError as error:
-        if folder is None or adapter is not None:  # the base is what was given
-            raise
-        raise ValueError(f"path_or_name: {folder} is an adapter of {base}, which cannot be loaded "
-                         f"here ({error}); give the model and the adapter, as in "
-                         "load_pretrained(BASE, adapter=FOLDER)") from error
+    source = source_of(base)
+    model = load_model(source, dtype)
     model.name_or_path = str(base)  # an adapter names its base as it was given
     home, choice = source, saved_choice(getattr(model.config, CHOICE, FULL), source)
     if folder is not None:
@@ -262,17 +213,7 @@ def parts_of(path_or_name: str | Path,
 def source_of(path_or_name: str | Path) -> str:
     """Return an existing folder's path, or a name on the hub."""
     path = shipped_model(Path(path_or_name).expanduser())
-    if os.path.lexists(path):
-        if not (path / "config.json").is_file():
-            raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the "
-                             "folder that save_pretrained wrote")
-        return str(path)
-    name = str(path_or_name)
-    if isinstance(path_or_name,
-                  Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
-        raise ValueError(f"path_or_name: no folder {path}; check the path, or pass a name on the "
-                         "hub such as 'gpt2', which needs a network the first time")
-    return name
+    return str(path) if path.exists() else str(path_or_name)
 
 
 def quiet() -> None:
@@ -325,17 +266,22 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
             ignore_mismatched_sizes=True, trust_remote_code=False)
         model, problems = both
         check_family(model)
-    for kind, words in PROBLEMS.items():
-        if keys := problems[kind]:
-            names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in keys)
-            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            if MODULE in names[0].split("."):
-                raise ValueError(f"path_or_name: {source} was saved by the model's own "
-                                 "save_pretrained, or by a Trainer, with what its attention had "
-                                 "learnt; save with cca_lab.models.save_pretrained")
-            raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
-                             "config.json and weights belong to different models, or were changed")
+    check_weights(source, problems)
     return model
+
+
+def check_weights(source: str, problems: Mapping[str, Any]) -> None:
+    """Raise ValueError if transformers has drawn a weight at random, or has left one out."""
+    for kind, words in PROBLEMS.items():
+        names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in problems[kind])
+        if names and MODULE in names[0].split("."):
+            raise ValueError(f"path_or_name: {source} was saved by the model's own "
+                             "save_pretrained, or by a Trainer, with what its attention had "
+                             "learnt; save with cca_lab.models.save_pretrained")
+        if names:
+            raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]} and "
+                             f"{len(names) - 1} more; config.json and weights belong to different "
+                             "models, or were changed")
 
 
 def config_of(source: str) -> PreTrainedConfig:

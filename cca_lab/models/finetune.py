@@ -16,6 +16,7 @@ from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from cca_lab.files import put_back, replacing_folder, temporary_of
 from cca_lab.models.adapters import adapter_of, add_lora, fingerprint
 from cca_lab.models.checkpoints import check_replaceable, said, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
@@ -29,17 +30,14 @@ from cca_lab.models.run_folder import (
     check_state,
     digests,
     load_trained,
-    put_back,
     read_log,
     read_progress,
-    replace_folder,
     trim_log,
-    writing_state,
 )
 from cca_lab.models.training import (
+    auto_precision,
     autocast,
     deferred_interrupt,
-    faster_precision,
     make_optimizers,
     mark_trainable,
     row_losses,
@@ -94,7 +92,9 @@ class Finetuner:
         self.frozen = {name: weight for name, weight in model.named_parameters(
             remove_duplicate=False) if not weight.requires_grad}
         model.to(self.accelerator.device)
-        self.precision = self._precision(model)
+        self.precision: str = config.precision
+        if config.precision == "auto":
+            self.precision = auto_precision(self.accelerator.device) if self.trained else "float32"
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
         # may copy the weights, so Muon must view them afterwards
@@ -106,17 +106,6 @@ class Finetuner:
         self.accelerator.register_save_state_pre_hook(self._leave_out_frozen)
         self.accelerator.register_load_state_pre_hook(self._load_trained)
         self.text_losses: list[float] = []
-
-    def _precision(self, model: PreTrainedModel) -> str:
-        """Return the precision of all steps, the same in every process."""
-        if self.config.precision != "auto":
-            return self.config.precision
-        if not self.trained:
-            return "float32"
-        batch = [tensor[::self.parts].to(self.accelerator.device)
-                 for tensor in self.mixture.batch(0)]
-        faster = faster_precision(model.train(), *batch)
-        return "bf16" if self._anywhere(faster == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
         """Accumulate this micro-step's gradient; return its text and question loss, (2,)."""
@@ -218,7 +207,8 @@ class Finetuner:
         if self.folder is None:
             return
         accelerator, main = self.accelerator, self.accelerator.is_main_process
-        with writing_state(self.folder, main) as temporary:
+        state = self.folder / "state"
+        with replacing_folder(state) if main else nullcontext(temporary_of(state)) as temporary:
             accelerator.wait_for_everyone()
             if self.optimizers:
                 accelerator.save_state(str(temporary))
@@ -227,9 +217,9 @@ class Finetuner:
                 progress = {"step": self.step, "precision": self.precision,
                             "run": self._run_identity(), "files": digests(temporary)}
                 (temporary / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
-                replace_folder(temporary, self.folder / "state")
-                save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
-                                self.tokenizer)
+        if main:
+            save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
+                            self.tokenizer)
         accelerator.wait_for_everyone()
 
     @cached_property

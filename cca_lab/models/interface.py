@@ -25,6 +25,7 @@ from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.mechanisms.caches import CACHES, MechanismCache
 from cca_lab.mechanisms.caching.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
+from cca_lab.mechanisms.static_cache import StaticCache
 from cca_lab.models.context import CONTEXT, context_of
 from cca_lab.models.inputs import (
     check_call,
@@ -48,10 +49,24 @@ class AttentionLayer(Protocol):
     layer_idx: int
 
 
-@eager
 def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value: Tensor,
                       attention_mask: Tensor | None, dropout: float = 0.0,
                       scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Attend as `checked_forward`; in a compiled model, a static cache's next token stays in it."""
+    cache = kwargs.get(CACHE)
+    if isinstance(cache, StaticCache) and cache.compiles and query.shape[2] == 1 \
+            and dropout == 0 and not kwargs.get(MAPS):
+        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        output = cache.layers[module.layer_idx].read(query, key, value, scaling,
+                                                     kwargs.get(ROTATION))
+        return output.transpose(1, 2), None
+    return checked_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+
+
+@eager
+def checked_forward(module: AttentionLayer, query: Tensor, key: Tensor, value: Tensor,
+                    attention_mask: Tensor | None, dropout: float = 0.0,
+                    scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
 
     Query (B, H, T, D), rotated key and value (B, Hk, N, D) and the mask (B, tokens) become the
@@ -77,7 +92,7 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
         raise ValueError(wrong_cache(cache, mechanism_named_in(module.config).name))
     past = 0 if layer is None else layer.columns
     wanted = query.shape[0], past + query.shape[2]
-    check_call(wanted[1], key, value, rotation, kwargs)
+    check_call(getattr(layer, "longest", wanted[1]), key, value, rotation, kwargs)
     if attention_mask is not None and attention_mask.shape != wanted:
         raise ValueError(
             f"attention_mask: got shape {tuple(attention_mask.shape)}, wanted {wanted}: 1 at real "
@@ -192,8 +207,12 @@ def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key:
 
 
 def padding_mask(*, attention_mask: Tensor | None = None, local_size: int | None = None,
-                 mask_function: Callable[..., Any] | None = None, **kwargs: Any) -> Tensor | None:
-    """Return the (B, tokens) padding mask; transformers' own masks would take O(L^2) memory."""
+                 mask_function: Callable[..., Any] | None = None, q_offset: Any = 0,
+                 **kwargs: Any) -> Tensor | None:
+    """Return the (B, tokens) padding mask; transformers' own masks would take O(L^2) memory.
+
+    There is none after the prompt with a static cache, which refuses padding: it would grow.
+    """
     # a sliding window (`local_size`) is checked against the text in `check_call`; under
     # torch.compile transformers always adds its packed-sequence mask; check_positions covers that
     if mask_function is not causal_mask_function and local_size is None \
@@ -201,7 +220,7 @@ def padding_mask(*, attention_mask: Tensor | None = None, local_size: int | None
         raise ValueError(
             "attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
             "window or bidirectional attention), wanted causal attention with at most padding")
-    return attention_mask
+    return None if isinstance(q_offset, Tensor) else attention_mask
 
 
 def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -209,7 +228,9 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
 
     With `use_cache=True`, as `generate` calls it, and no cache, the model makes its own.
     """
-    mechanism, cache = mechanism_in(module.config), kwargs.get("past_key_values")
+    cache = kwargs.get("past_key_values")
+    look_up = cache.mechanism_in if isinstance(cache, StaticCache) else mechanism_in
+    mechanism = look_up(module.config)
     if mechanism.name == "full":
         if isinstance(cache, MechanismCache):
             raise ValueError(f"past_key_values: got a {type(cache).__name__}, but the model has "
@@ -234,6 +255,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
                              "checkpointing, which leaves it empty; call model.eval() to generate")
         cache.begin_forward(module.config, mechanism)
     mask = kwargs.get("attention_mask")
+    if isinstance(mask, dict):  # of a static cache, by the kinds of layers, of which there is one
+        mask = kwargs["attention_mask"] = mask["full_attention"]
     if mask is not None and mask.ndim != 2:  # OPT computes positions from it first
         raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted (batch, tokens); "
                          "the mechanism decides itself who sees whom")
@@ -242,12 +265,16 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
 
 def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Before the swapped model's forward: reject inputs for which torch's errors are unclear."""
-    if torch.compiler.is_compiling():
-        return
     cache, ids = kwargs.get("past_key_values"), kwargs.get("input_ids", args[0] if args else None)
+    if torch.compiler.is_compiling():
+        if isinstance(cache, StaticCache) and cache.compiles:
+            cache.record(ids)
+        return
+    embeds = kwargs.get("inputs_embeds")
     past = cache.get_seq_length() if isinstance(cache, MechanismCache) else None
-    check_forward(module, ids, past=past,
-                  embeds=kwargs.get("inputs_embeds"), positions=kwargs.get("position_ids"),
+    if isinstance(cache, StaticCache) and (given := ids if embeds is None else embeds) is not None:
+        past = cache.progress.longest - given.shape[1]  # at the end, where nothing is checked
+    check_forward(module, ids, past=past, embeds=embeds, positions=kwargs.get("position_ids"),
                   mask=kwargs.get("attention_mask"))
     if isinstance(cache, MechanismCache):
         cache.record(ids)

@@ -4,7 +4,6 @@ The file in the package is a GGUF, the format of llama.cpp, with quantised weigh
 widens them and puts the rows of W^Q and W^K into its order; here the result becomes a model.
 """
 
-import tempfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -20,7 +19,7 @@ from transformers import (
 )
 
 from cca_lab.files import digest
-from cca_lab.models.checkpoints import save_pretrained
+from cca_lab.models.checkpoints import check_weights, save_pretrained
 
 GGUF = 'pip install "gguf>=0.19,<1"'
 # Entries of a config that say where it was read from, which the saved model is not.
@@ -103,11 +102,7 @@ def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTr
     both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
         str(path.parent), gguf_file=path.name, dtype=torch.float32, output_loading_info=True)
     read, problems = both
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if problems[kind]:
-            raise ValueError(f"path: {path.name} has {kind.replace('_', ' ')}: "
-                             f"{min(map(str, problems[kind]))}, wanted the weights of its own "
-                             "config; get the file again")
+    check_weights(path.name, problems)
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     if digits_apart:
         tokenizer.backend_tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True),
@@ -130,14 +125,8 @@ def write(name: str, folder: Path) -> PreTrainedModel:
         raise ValueError(f"out: got {folder.name}, which is there already, wanted a new folder; "
                          "choose another name")
     model, tokenizer = read_gguf(find(name), digits_apart=PACKAGED[name].digits_apart)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
-        new = Path(temporary) / "new"
-        save_pretrained(model, new, tokenizer)
-        (new / "README.md").write_text(card(name, folder.name, model), encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        new.replace(folder)
+    save_pretrained(model, folder, tokenizer)
+    (folder / "README.md").write_text(card(name, folder.name, model), encoding="utf-8")
     return model
 
 

@@ -24,12 +24,14 @@ from cca_lab.mechanisms.caching.base import (
     has_rotary,
     mechanism_in,
 )
+from cca_lab.mechanisms.static_cache import StaticCache
 from cca_lab.models.context import check_context, install
 from cca_lab.models.inputs import check_length, check_model, check_token_ids
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook, own_cache
 
 ADVICE = "docs/use/models.md says what fits, and how a family is added"
 STATE = "_cca_lab_swap"
+STATIC = "_prepare_static_cache"  # what transformers calls for cache_implementation="static"
 
 
 @dataclass
@@ -85,6 +87,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
         if hasattr(model, "generate"):  # an inner model has none
             vars(model)["generate"] = partial(generate, model)
+            vars(model)[STATIC] = partial(static_cache, model)
     setattr(model.config, CHOICE, {"name": chosen.name, **copy.deepcopy(chosen.options())})
     _attach(model, modules)
     install(attention_modules(model), context_parallel)
@@ -130,6 +133,11 @@ def generate(model: PreTrainedModel, inputs: Tensor | None = None,
     return of_class.generate(model, inputs, generation_config, *further, **kwargs)
 
 
+def static_cache(model: PreTrainedModel, *, max_cache_len: int, **others: Any) -> StaticCache:
+    """Return the cache for `generate(cache_implementation="static")`."""
+    return StaticCache(model, max_cache_len)
+
+
 def _give_its_own_config(model: PreTrainedModel) -> None:
     """Copy the config, where the choice is written: another model may have been made with it."""
     own = copy.deepcopy(model.config)
@@ -147,7 +155,8 @@ def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
             handle.remove()
         model.set_attn_implementation(swap.previous)
         delattr(model, STATE)
-        vars(model).pop("generate", None)
+        for name in ("generate", STATIC):
+            vars(model).pop(name, None)
         _attach(model, _new_modules(model, Full()))
         install(attention_modules(model), None)
     if hasattr(model.config, CHOICE):

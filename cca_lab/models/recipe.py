@@ -48,8 +48,8 @@ class FinetuneConfig:
     grow: Finite = 0.6
     """Share of the steps (0 to 1) in which groups grow from 2 tokens to their size."""
     precision: Precision = "auto"
-    """float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that has it, and on
-    a CPU where it is faster, measured before the first step."""
+    """float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that has it, else
+    float32."""
     rank: Count = 16
     """Rank of the updates that lora trains."""
 

@@ -5,9 +5,7 @@ weights, optimizers, random states), `model/` the model as `save_pretrained` wri
 """
 
 import json
-import shutil
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from safetensors.torch import load_model
 from torch import nn
 
 from cca_lab.files import digest, replacing
-from cca_lab.models.checkpoints import said
 from cca_lab.stored import read_json, read_text
 
 ADVICE = "start without --resume, in another folder"
@@ -59,45 +56,6 @@ def check_state(state: Path, files: Mapping[str, str]) -> None:
         if not (state / name).is_file() or digest(state / name) != written:
             raise ValueError(f"resume: {state / name} is missing, or not as it was written; "
                              f"{ADVICE}")
-
-
-@contextmanager
-def writing_state(folder: Path, main: bool) -> Iterator[Path]:
-    """Yield a temporary folder for a state; ValueError if a library cannot write to it.
-
-    The main process makes it, and removes what is left of it.
-    """
-    temporary = folder / "state.part"
-    try:
-        if main:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-        yield temporary
-    except (OSError, ValueError):
-        raise
-    except Exception as error:  # on a full disk each library raises one of its own
-        raise ValueError(f"out: {folder} cannot be written ({said(error)}); the checkpoint before "
-                         "this one stays, make room and go on with --resume") from error
-    finally:
-        if main:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def replace_folder(new: Path, folder: Path) -> None:
-    """Replace a folder by `new`; at every moment one of the two exists."""
-    old = folder.with_name(folder.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def put_back(folder: Path) -> None:
-    """Undo the first half of a `replace_folder` that was interrupted."""
-    old = folder.with_name(folder.name + ".old")
-    if old.exists() and not folder.exists():
-        old.rename(folder)
 
 
 def append_log(folder: Path, record: dict[str, Any]) -> None:

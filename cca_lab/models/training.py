@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,8 +17,6 @@ from cca_lab.models.interface import MODULE
 # c_attn and qkv_proj: the three matrices of GPT-2 and of Phi-3 side by side
 QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn", "qkv_proj")
 LORA = ".lora_"  # in the names of an adapter's weights
-PAYS = 0.95  # bf16 must take less than this share of float32's time
-REPEATS = 2
 
 
 def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
@@ -153,33 +150,13 @@ def matrix_units(device: torch.device) -> bool:
                                      or torch.cpu._is_avx512_bf16_supported())
 
 
-def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
-    """Return "bf16" or "float32", whichever computes the gradient of a batch faster here.
+def auto_precision(device: torch.device) -> str:
+    """Return "bf16" for a GPU that multiplies in it, else "float32".
 
-    A GPU with bf16 uses it without a trial. On a CPU that has it both are timed, as the operations
-    around the matrix products may be slower in bf16; weights and random states do not change.
+    On a CPU the operations around the matrix products may be slower in bf16, and which of the two
+    is faster changes with the load: so no run depends on it.
     """
-    device = input_ids.device
-    if not matrix_units(device):
-        return "float32"
-    if device.type == "cuda":
-        return "bf16"
-    bf16, float32 = (_seconds(model, input_ids, known, name) for name in ("bf16", "float32"))
-    return "bf16" if bf16 < PAYS * float32 else "float32"
-
-
-def _seconds(model: nn.Module, input_ids: Tensor, known: Tensor, precision: str) -> float:
-    """Return the shortest time of a few passes, in seconds, after an uncounted one."""
-    taken = []
-    with torch.random.fork_rng():
-        for _ in range(1 + REPEATS):
-            start = time.perf_counter()
-            with autocast(precision, input_ids.device):
-                logits = model(input_ids=input_ids, use_cache=False).logits
-            row_losses(logits, input_ids, known).sum().backward()
-            model.zero_grad(set_to_none=True)
-            taken.append(time.perf_counter() - start)
-    return min(taken[1:])
+    return "bf16" if device.type == "cuda" and matrix_units(device) else "float32"
 
 
 @contextmanager

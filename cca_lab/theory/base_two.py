@@ -12,9 +12,3 @@ def softmax(scores: Sequence[int]) -> list[Fraction]:
     """Return 2^s / sum of 2^s for integer scores: softmax with scale ln 2, exactly."""
     powers = [Fraction(2) ** score for score in scores]
     return [power / sum(powers) for power in powers]
-
-
-def causal_attention(scores: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """Return the causal attention matrix (L, L) of integer scores; row i weighs tokens 0 .. i."""
-    length = len(scores)
-    return [softmax(scores[i][: i + 1]) + [Fraction(0)] * (length - i - 1) for i in range(length)]

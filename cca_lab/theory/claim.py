@@ -1,6 +1,6 @@
 """A claim of a paper, and how it is judged: words, check, verdict, repair.
 
-The words stand in `cca_lab/theory/claims/*.toml`; the checks, and what they judge, in the tables
+The words stand in `cca_lab/theory/claims.toml`; the checks, and what they judge, in the tables
 `SUBJECTS` of the modules of `cca_lab/theory/`; proofs and examples in the articles, docs/claims.
 `ledger` joins words and checks.
 """
@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
-
-PAPERS = ("CCA", "DGA", "LoCoCo")
 
 
 class Verdict(StrEnum):
@@ -58,13 +56,13 @@ class Claim(Subjects):
     Attributes:
         id: short and unique, such as "T1" or "P1.alg1".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
-        quote: pieces of the paper's words; none only where `place` is a table.
+        quote: pieces of the paper's words.
         reading: what we take them to mean, in our words, in the most charitable way.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
         places: name of each of `sides`.
 
     Raises:
-        ValueError: if a fact is missing or does not go with the verdict.
+        ValueError: if words and check do not go together.
     """
 
     id: str
@@ -76,9 +74,12 @@ class Claim(Subjects):
     places: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Reject a claim that lacks its source, or what its verdict asks for."""
-        for problem in problems(self):
-            raise ValueError(f"{self.id}: {problem}")
+        """Reject words that are not those of the check."""
+        repaired = {bool(self.repair), self.corrected is not None}
+        if len(self.places) != len(self.sides) or len(self.sides) == 1 or repaired != {
+                self.verdict is not Verdict.HOLDS}:
+            raise ValueError(f"{self.id}: what does not hold has a repair, in words and in code, "
+                             "and each side of a contradiction its place; nothing else has any")
 
     @property
     def verdict(self) -> Verdict:
@@ -90,22 +91,6 @@ class Claim(Subjects):
         if self.sides:
             return Verdict.INCONSISTENT
         return Verdict.HOLDS if self.corrected is None else Verdict.FALSE
-
-
-def problems(claim: Claim) -> Iterable[str]:
-    """Say what a claim lacks, or has too much, for its verdict."""
-    holds = claim.verdict is Verdict.HOLDS
-    if claim.paper not in PAPERS:
-        yield f"paper is {claim.paper!r}; it must be one of {', '.join(PAPERS)}"
-    if not (claim.place and claim.reading and (claim.quote or "Table" in claim.place)):
-        yield "place, reading and quote say what is judged (only a table may go without a quote)"
-    if len(claim.places) != len(claim.sides):
-        yield "the sides are not those of its check"
-    if {bool(claim.repair), claim.corrected is not None} != {not holds}:
-        yield (f"the verdict is '{claim.verdict}'; repair and corrected say what holds instead, of "
-               "a claim that does not hold and of no other")
-    if len(claim.sides) == 1:
-        yield "sides must name two places or more"
 
 
 @dataclass(frozen=True)

@@ -9,63 +9,13 @@ from typing import Any
 
 from cca_lab.theory.claim import Claim, Subjects, contradictions, judge
 
-WORDS = Path(__file__).parent / "claims"
-GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc")  # its files, in order
-MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
-    "sparsity": ("theorem1",),
-    "noise": ("models",),
-    "conditioning": ("spectrum",),
-    "reachability": ("indices", "depth"),
-    "causality": ("masks", "dga", "focal"),
-    "cost": ("pairs",),
-}
-TEXTS = ("paper", "place", "reading", "repair")
-FIELDS: dict[str, Any] = {  # the type of each field in TOML
-    **dict.fromkeys(TEXTS, str), "quote": (str, list), "sides": list,
-}
-
-
-@cache
-def words() -> dict[str, dict[str, Any]]:
-    """Return what the TOML files say of each claim, by id, in order; see `read`."""
-    return read(WORDS / f"{group}.toml" for group in GROUPS)
-
-
-def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Read claims, each a table of TOML under a new id, with fields of the types in `FIELDS`."""
-    claims: dict[str, dict[str, Any]] = {}
-    for path in paths:
-        for name, facts in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            if name in claims:
-                raise ValueError(f"{path.name}: the id {name!r} is taken; give the claim another")
-            for field, value in facts.items():
-                if not isinstance(value, FIELDS.get(field, ())):
-                    raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted one of "
-                                     f"{', '.join(FIELDS)}, of the type it has in other claims")
-            claims[name] = facts
-    return claims
-
-
-@cache
-def subjects() -> dict[str, Subjects]:
-    """Return the checks of all modules by the id of their claim, which only one may check."""
-    tables: dict[str, Subjects] = {}
-    for package, modules in MODULES.items():
-        for module in modules:
-            table = import_module(f"cca_lab.theory.{package}.{module}").SUBJECTS
-            if twice := tables.keys() & table.keys():
-                raise ValueError(f"{min(twice)}: {package}.{module} checks it again; one table has "
-                                 "the check")
-            tables |= table
-    return tables
-
-
-def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
-    """Return a claim of its table in TOML, with white space collapsed, and its code."""
-    quote = facts.get("quote", [])
-    texts: dict[str, Any] = {field: one_line(facts.get(field, "")) for field in TEXTS}
-    return Claim(**vars(code), **texts, id=name, places=facts.get("sides", []),
-                 quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)))
+WORDS: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
+MODULES = (  # whose tables SUBJECTS have the checks
+    "sparsity.theorem1", "noise.models", "conditioning.spectrum", "reachability.indices",
+    "reachability.depth", "causality.masks", "causality.dga", "causality.focal", "cost.pairs",
+)
+SHOWN = ("id", "paper", "place", "quote", "reading", "repair")
 
 
 def one_line(text: str) -> str:
@@ -73,13 +23,21 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
+    """Return a claim of its table in TOML, with white space collapsed, and its code."""
+    words: dict[str, Any] = {
+        field: one_line(fact) if isinstance(fact, str) else [*map(one_line, fact)]
+        for field, fact in facts.items()}
+    return Claim(**vars(code), **words, id=name)
+
+
 @cache
 def collect() -> tuple[Claim, ...]:
-    """Return all claims in the order of the files; ValueError unless each has words and a check."""
-    if apart := words().keys() ^ subjects().keys():
-        raise ValueError(f"{min(apart)}: it needs words in {WORDS.name}/*.toml and a check in a "
-                         "table SUBJECTS")
-    return tuple(joined(name, facts, subjects()[name]) for name, facts in words().items())
+    """Return all claims in the order of the file; KeyError for one without a check."""
+    checks: dict[str, Subjects] = {}
+    for module in MODULES:
+        checks |= import_module(f"cca_lab.theory.{module}").SUBJECTS
+    return tuple(joined(name, facts, checks[name]) for name, facts in WORDS.items())
 
 
 def select(ids: Sequence[str]) -> tuple[Claim, ...]:
@@ -104,7 +62,7 @@ def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None =
         if progress:
             progress(len(records), claim.id)
         found = judge(claim, prove=prove)
-        records.append({field: getattr(claim, field) for field in ("id", *TEXTS, "quote")} | {
+        records.append({field: getattr(claim, field) for field in SHOWN} | {
             "verdict": claim.verdict.value, "evidence": found[0].outcome.evidence,
             "findings": {finding.what: finding.outcome.evidence for finding in found},
             "contradictions": list(contradictions(found))})

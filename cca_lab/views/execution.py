@@ -2,13 +2,10 @@
 
 import os
 import re
-import signal
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
@@ -18,7 +15,6 @@ from nbformat import NotebookNode
 
 from cca_lab.files import in_clone, notebooks_folder
 
-MOST_WORK = 600  # seconds of processor time of one cell, by the kernel's own process
 MOST_WAIT = 3600  # seconds of one cell by the clock, however busy the machine is
 TRACEBACK_LINES = 14
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -62,8 +58,8 @@ def kernel_manager(connections: Path) -> AsyncKernelManager:
     return manager
 
 
-def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda number: None,
-            most_work: int = MOST_WORK) -> Failure | None:
+def execute(notebook: NotebookNode,
+            on_cell: Callable[[int], None] = lambda number: None) -> Failure | None:
     """Run the cells of a notebook in order, fill in the outputs, and stop at the first that fails.
 
     The kernel works in an empty temporary folder, so notebooks find data only through the package.
@@ -75,6 +71,7 @@ def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda numb
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+    number, line = 0, ""
     with tempfile.TemporaryDirectory(prefix="lab", ignore_cleanup_errors=True) as scratch:
         working, private = Path(scratch, "work"), Path(scratch, "jupyter")
         working.mkdir()
@@ -88,52 +85,20 @@ def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda numb
         log = private / "kernel.log"  # messages of the kernel itself, not the output of cells
         with log.open("wb") as messages, client.setup_kernel(
                 cleanup_kc=True, cwd=str(working), env=environment, stdout=messages,
-                stderr=messages):
-            runnable = [index for index, cell in enumerate(notebook.cells) if is_run(cell)]
-            for number, index in enumerate(runnable, start=1):
-                on_cell(number)
-                _limit_work(_process(client).pid, most_work)
-                failure = _run_cell(client, index, number, log, most_work)
-                if failure:
-                    return failure
-    return None
-
-
-def _process(client: NotebookClient) -> Any:
-    """Return the process of a kernel that runs on this machine."""
-    return client.km.provisioner.process  # type: ignore[union-attr]
-
-
-def _limit_work(process: int, seconds: int) -> None:
-    """Let Linux end the kernel after so many further seconds of processor time."""
-    if sys.platform == "linux":
-        import resource
-
-        # after the name in brackets, the numbers 14 and 15 of proc(5): user and system time
-        fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
-        used = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-        _, most = resource.prlimit(process, resource.RLIMIT_CPU)
-        resource.prlimit(process, resource.RLIMIT_CPU, (round(used) + seconds, most))
-
-
-def _run_cell(client: NotebookClient, index: int, number: int, log: Path,
-              most_work: int) -> Failure | None:
-    cell = client.nb.cells[index]
-    try:
-        client.execute_cell(cell, index)
-        return None
-    except CellExecutionError as raised:
-        error = f"{raised.ename}: {raised.evalue}"
-        lines: list[str] = next((output.traceback for output in cell.outputs
-                                 if output.output_type == "error"), [])
-    except CellTimeoutError:
-        error, lines = f"the cell took longer than {MOST_WAIT} s", []
-    except DeadKernelError:
-        ended = _process(client).poll()
-        error = "the kernel died; most often the memory ran out"
-        if sys.platform == "linux" and ended == -signal.SIGXCPU:
-            error = f"the cell took more than {most_work} s of processor time"
-        lines = [log.read_text(encoding="utf-8", errors="replace")]
-    traceback = ANSI.sub("", "\n".join(lines)).splitlines()[-TRACEBACK_LINES:]
-    return Failure(number, cell.source.strip().splitlines()[0], error.splitlines()[0],
-                   "\n".join(traceback))
+                stderr=messages):  # not client.execute, which handles Ctrl-C by itself
+            try:
+                for index, cell in enumerate(notebook.cells):
+                    if is_run(cell):
+                        number, line = number + 1, cell.source.strip().splitlines()[0]
+                        on_cell(number)
+                        client.execute_cell(cell, index)
+                return None
+            except CellExecutionError as raised:
+                error, traceback = f"{raised.ename}: {raised.evalue}", raised.traceback
+            except CellTimeoutError:
+                error, traceback = f"the cell took longer than {MOST_WAIT} s", ""
+            except DeadKernelError:
+                error = "the kernel died; most often the memory ran out"
+                traceback = log.read_text(encoding="utf-8", errors="replace")
+    shown = ANSI.sub("", traceback).splitlines()[-TRACEBACK_LINES:]
+    return Failure(number, line, error.splitlines()[0], "\n".join(shown))

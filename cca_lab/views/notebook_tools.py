@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from IPython.display import Markdown, Pretty, display
 
-from cca_lab.views.reader import is_done
+from cca_lab.views.reader import is_done, source_of
 
 CHECK_TYPE = "application/vnd.cca-lab.check+json"
 RESULT_TYPE = "application/vnd.cca-lab.result+json"
@@ -76,16 +77,37 @@ def result(name: str, value: Any, unit: str = "") -> None:
 def show_source(thing: Any, *, after: str = "") -> None:
     """Show the source, with syntax colours, of a function, class, module or Triton kernel.
 
-    `after` names a turn, such as "03.6": the source is shown once that turn is done.
+    `after` names a turn, such as "03.6": the source is shown once that turn is done, and as its
+    difference from what the reader wrote there, if the two have a quarter of their lines in common.
     """
     if after and not is_done(after):
         print(f"The package's version is shown once your turn {after} is done; run this again then")
         return
     source = inspect.getsource(getattr(thing, "fn", thing))  # a kernel keeps its function as fn
-    source = textwrap.dedent(source).rstrip()
-    longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
-    fence = "`" * max(3, longest + 1)
-    display(Markdown(f"{fence}python\n{source}\n{fence}"))
+    lines, language = textwrap.dedent(source).rstrip().splitlines(), "python"
+    if after and (compared := _difference(source_of(after), source)):
+        lines, language = ["- yours, + the package's", *compared], "diff"
+    display(Markdown("\n".join([f"```{language}", *lines, "```"])))
+
+
+def _difference(own: str, package: str) -> list[str]:
+    """Return the lines of both, marked - and +, but for docstrings and comments; or nothing.
+
+    Lines that differ in spaces or in their comments alone stand once, as the package has them.
+    """
+    sides = [[line for line in re.sub(r'(?s) *""".*?"""', "", text).splitlines()
+              if re.sub("#.*", "", line).strip()] for text in (own, package)]
+    bare = [[re.sub(r"\s|#.*", "", line) for line in side] for side in sides]
+    matcher = SequenceMatcher(None, bare[0], bare[1], autojunk=False)
+    shared, lines = 0, []
+    for tag, *own_part, first, end in matcher.get_opcodes():
+        if tag == "equal":
+            shared += end - first
+            lines += [f"  {line}" for line in sides[1][first:end]]
+        else:
+            lines += [f"- {line}" for line in sides[0][slice(*own_part)]]
+            lines += [f"+ {line}" for line in sides[1][first:end]]
+    return lines if shared and 4 * shared >= len(sides[0]) else []
 
 
 def compile_for_gpu(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> None:

@@ -27,6 +27,7 @@ class _Entry:
     done: bool | None = None
     copied: bool = False
     skipped: bool = False
+    source: str = ""
 
 
 _entries: dict[str, _Entry] = {}
@@ -84,21 +85,28 @@ def reveal(name: str, actual: Any) -> None:
     print("\n".join(lines))
 
 
-def written(name: str, what: str, done: bool | None, *, copied: bool = False) -> None:
+def written(name: str, what: str, done: bool | None, *, copied: bool = False,
+            source: str = "") -> None:
     """Note how a "your turn" cell stands: True is right, False not yet, None not begun.
 
-    What was right once stays done. `copied` says that it is the folded solution.
+    What was right once stays done. `copied` says that it is the folded solution, `source` is what
+    the reader wrote.
     """
     before = _entries.get(name)
     if before is None or not before.done:
-        _entries[name] = _Entry(what, done=done, copied=copied)
+        _entries[name] = _Entry(what, done=done, copied=copied, source=source)
     elif done and not copied:
-        before.copied = False
+        before.copied, before.source = False, source
 
 
 def is_done(name: str) -> bool:
     """Return whether a turn such as "03.6" was right once."""
     return name in _entries and bool(_entries[name].done)
+
+
+def source_of(name: str) -> str:
+    """Return what the reader wrote in a turn, once it was right; nothing for a folded solution."""
+    return _entries[name].source if is_done(name) else ""
 
 
 def climbed(turns: Mapping[str, str]) -> set[str]:

@@ -1,7 +1,6 @@
 """The native backend: its results against dense, its build, and what stands in for it."""
 
 import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -13,10 +12,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.autograd import gradcheck
 from torch.profiler import ProfilerActivity, profile
 
-from cca_lab import files
 from cca_lab.attention import causal_intervals, interval_attention, native, native_build
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
@@ -95,29 +92,6 @@ def test_every_head_dim(head_dim):
 def test_native_passes_the_bench(check):
     for case in CASES.values():
         check(native_attention, case)
-
-
-@needs_build
-def test_hidden_columns_stay_hidden_across_blocks_and_tiles():
-    table = bench.window_table(340, 290, 16, cores=True)[200:]
-    case = bench.case_of(table[None, None], int(table.max()))
-    before, _ = native_attention(*case.tensors, case.intervals, case.scale)
-    for row in (0, 15, 16, 63, 64, 100, 138):
-        last = int(table[row, 1, 1])
-        k, v = case.k.clone(), case.v.clone()
-        k[:, :, last:], v[:, :, last:] = 1e3, -1e3
-        after, _ = native_attention(case.q, k, v, case.intervals, case.scale)
-        assert torch.equal(after[:, :, : row + 1],
-                           before[:, :, : row + 1]) and not torch.equal(after, before)
-
-
-@needs_build
-@pytest.mark.parametrize("name", ["ragged", "window"])
-def test_gradients_of_output_and_lse_against_finite_differences(name):
-    case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case(4, 5, head_dim=2)
-    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale,
-                     backend="native", return_lse=True)
-    assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
 
 
 @needs_build
@@ -293,7 +267,6 @@ def test_a_second_derivative_is_refused():
 # ---------------------------------------------------------------- mutants
 
 WINDOW = bench.window_case(60, 8, 4, heads=4, key_heads=2)
-RAGGED = bench.ragged_case(batch=2)
 GROUPED = bench.case_of(causal_intervals(4, 9), 9, heads=4, key_heads=2)
 LONG_WINDOW = bench.case_of(LONG["sliding window"][None, None][:, :, :420], 420)
 CAUSAL = bench.case_of(causal_intervals(300), 300)
@@ -350,10 +323,6 @@ def test_mutants_die_and_the_real_code_lives(mutants, mutant, check, case, messa
     with mock.patch.object(torch.ops, "cca_lab", getattr(torch.ops, mutant)), \
          pytest.raises(AssertionError, match=message):
         check(native_attention, case)
-
-
-def test_every_mutant_is_killed():
-    assert [row[0] for row in KILLS] == [mutant.name for mutant in wrong.MUTANTS]
 
 
 # ---------------------------------------------------------------- the choice, and the build
@@ -419,59 +388,11 @@ def test_auto_compiles_nothing_where_it_may_not_or_cannot(nothing_built, monkeyp
     assert len(said) == (why.startswith("a folder")) and not list(nothing_built.glob("cca_lab*"))
 
 
-BUILDING = """
-import contextlib, pathlib, sys, time
-from cca_lab.attention import native_build
-folder, wait_for, locked = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "locked"
-me = str(native_build.os.getpid())
-
-def compile(sources, place):
-    (folder / f"inside-{me}").touch()
-    for _ in range(600):  # until both processes are there
-        if len(list(folder.glob(f"{wait_for}-*"))) == 2:
-            break
-        time.sleep(0.05)
-    (place / "made.so").write_text("")
-    return place / "made.so"
-
-native_build._compile, native_build.missing = compile, lambda: None
-if not locked:
-    native_build._alone = lambda lock: contextlib.nullcontext()
-(folder / f"here-{me}").touch()
-assert native_build.build_for_auto()
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("lock", "wait_for", "builds"),
-                         [("locked", "here", 1), ("without", "inside", 2)])
-def test_two_processes_build_once(nothing_built, lock, wait_for, builds):
-    """Mutant: without the lock both compile."""
-    command = [sys.executable, "-c", BUILDING, str(nothing_built), wait_for, lock]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = "".join(process.communicate(timeout=300)[1] for process in running)
-    assert [process.returncode for process in running] == [0, 0], said
-    assert len(list(nothing_built.glob("inside-*"))) == said.count("compiles once") == builds
-    assert native_build.library().is_file()
-
-
 def test_auto_does_without_a_library_that_cannot_be_loaded(nothing_built):
     native_build.library().write_bytes(b"not a library")
     assert _backend("auto", X) is blocked_attention
     with pytest.raises(ValueError, match="native: .*cannot be loaded.*delete it"):
         interval_attention(X, X, X, causal_intervals(100), backend="native")
-
-
-@pytest.mark.parametrize(("name", "value", "words"), [
-    ("CXX", "no-such-compiler", r"lacks a C\+\+ compiler \(no-such-compiler"),
-    ("PATH", "", "lacks (a C|ninja)"),
-])
-def test_what_a_build_lacks_is_named(nothing_built, monkeypatch, name, value, words):
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=f'backend: got "native".*{words}.*"blocked"'):
-        interval_attention(X, X, X, causal_intervals(100), backend="native")
-    run = run_command(["native"])
-    assert run.exit_code == 2 and "lacks" in run.output
 
 
 @pytest.mark.parametrize("x", [X.half(), X.to("meta")], ids=["float16", "meta"])
@@ -491,48 +412,6 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_
     with pytest.raises(ValueError, match="the compiler fails.*broken on purpose"):
         native_build.build(sources)
     assert not list(nothing_built.iterdir())
-
-
-def test_a_compiler_that_does_not_start_is_one_line(nothing_built, tmp_path_factory, monkeypatch):
-    """The mutant that catches RuntimeError alone ends in a traceback."""
-    compiler = tmp_path_factory.mktemp("bin") / "c++"
-    compiler.write_text("#!/bin/sh\necho no licence >&2; exit 1\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
-    run = run_command(["native"])
-    error = run.output.splitlines()[-1]
-    assert run.exit_code == 2 and error.startswith("error: native: the compiler fails"), run.output
-    assert "exit status 1, and says 'no licence'" in error
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(native_build.missing() is not None, reason="no compiler")
-def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_path):
-    """torch imported through a link from such a folder, as from a virtual environment there."""
-    place = tmp_path / "it's a place"
-    (place / "sources").mkdir(parents=True)
-    (place / "torch").symlink_to(Path(torch.__file__).parent)
-    (place / "sources" / "interval_attention.cpp").write_text(
-        "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { "
-        "library.def(\"f(int x) -> int\"); }\n")
-    program = ("import torch\nfrom pathlib import Path\n"
-               "from cca_lab.attention import native_build\n"
-               f"place = Path({str(place)!r})\n"
-               "assert Path(torch.__file__).parents[1] == place, torch.__file__\n"
-               "library = place / 'built' / 'op.so'\n"
-               "assert native_build.build(place / 'sources', library).is_file()\n")
-    search = os.pathsep.join([str(place), str(files.repository()),
-                              os.environ.get("PYTHONPATH", "")])
-    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search},
-                   check=True)
-
-
-def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "file"))
-    monkeypatch.setattr(native_build, "missing", lambda: None)
-    with pytest.raises(ValueError, match="cannot write to.*TORCH_EXTENSIONS_DIR"):
-        native_build.build()
 
 
 def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_path):
@@ -567,14 +446,3 @@ def test_the_command_says_where_the_op_is(monkeypatch):
     assert run.exit_code == 0 and str(native_build.library()) in run.output and "=0" in run.output
     monkeypatch.delenv(native_build.SWITCH)
     assert "takes it on the CPU" in run_command(["native"]).output
-
-
-def test_the_sources_are_in_the_package():
-    names = {path.name for path in native_build.SOURCES.iterdir()}
-    assert {"gemm.h", "interval_attention.cpp"} <= names
-    tracked = shutil.which("git") and (files.repository() / ".git").exists()
-    if tracked:
-        ignored = subprocess.run(["git", "check-ignore", *map(str, native_build.SOURCES.iterdir())],
-                                 cwd=files.repository(), capture_output=True, text=True,
-                                 check=False).stdout
-        assert not ignored, "the wheel leaves out what git ignores"

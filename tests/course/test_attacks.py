@@ -70,7 +70,7 @@ def test_an_attack_gets_nothing_and_an_unusual_right_answer_all(monkeypatch):
     with Session([("cheats", cheats)], Limits(seconds=5, total=200)) as session:
         session.forgetful = True
         got = {name: points(session, name) for name in functions(cheats)}
-        assert session.errors == {} and len(got) > 25
+        assert session.errors == {} and len(got) == 15
     assert {name: earned for name, earned in got.items() if any(earned.values())} == {}
     with Session([("cheats", cheats)], Limits(seconds=5), "none") as session:
         assert points(session, "solution_on_disk")["a5.2"] == 6, "this attack shows nothing"

@@ -3,7 +3,6 @@
 import ast
 import linecache
 import os
-import re
 from dataclasses import replace
 
 import nbformat
@@ -93,17 +92,6 @@ def run(path, old="", new=""):
             tree.body = [node for node in tree.body if type(node) in (ast.Import, ast.ImportFrom)]
         linecache.cache[name] = len(source), None, source.splitlines(True), name
         exec(compile(tree, name, "exec"), scope)
-
-
-def test_ids_name_their_notebook_and_differ():
-    assert all(re.fullmatch(r"\d\d\.[1-9]\d?", name) for name in TURNS)
-    assert len(TASKS) == len(TURNS) + sum(len(part.tasks) for part in ASSIGNMENTS.values())
-
-
-@pytest.mark.parametrize("task", TURNS.values(), ids=TURNS)
-def test_a_turn_takes_minutes_and_has_two_wrong_answers(task):
-    assert 1 <= task.minutes <= 20 and task.properties and not task.read and not task.files
-    assert not any(part.hidden for part in task.properties)
 
 
 def test_a_mistake_is_named_by_all_examples_that_follow():

@@ -2,33 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
 
-from cca_lab import MECHANISMS, mechanism_of
-from cca_lab.mechanisms.base import Mechanism
 from cca_lab.mechanisms.caches import CACHES
 from cca_lab.models import swap_attention
 from tests.mechanisms.options import OPTIONS
 from tests.models.tiny import FAMILIES, logits, text, tiny
-
-every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
-
-
-def tensors(batch=1, heads=4, kv_heads=2, length=8, head_dim=4):
-    return (torch.randn(batch, heads, length, head_dim),
-            *(torch.randn(batch, kv_heads, length, head_dim) for _ in range(2)))
-
-
-@every_mechanism
-def test_a_module_that_a_mechanism_would_not_use_is_refused(name):
-    """The mutant takes any module, and computes without it."""
-    mechanism = mechanism_of(name, OPTIONS[name][0])
-    if type(mechanism).new_module is not Mechanism.new_module:
-        assert name == "lococo"
-        return
-    with pytest.raises(ValueError, match="^module: got Linear, wanted None: .* nothing to train"):
-        mechanism.attention(*tensors(), module=nn.Linear(4, 4))
-
 
 OTHER_SIZES = {"layers": {"n_layer": 3}, "heads": {"n_head": 2}, "width": {"n_embd": 64}}
 

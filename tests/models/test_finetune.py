@@ -11,7 +11,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +21,6 @@ from cca_lab.models import (
     finetune,
     load_pretrained,
     swap_attention,
-    training,
 )
 from cca_lab.models.finetune import RISE, WATCHED, Diverged, FinetuneConfig, Finetuner
 from cca_lab.models.pretrain import tokenize
@@ -107,7 +105,10 @@ def changed_by_training(model, **config):
             if not torch.equal(value, before[name])}, finetuner.trained
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+OPTIMIZERS = ("adamw", "muon")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("family, expected", [
     ("gpt2", {"c_attn.weight"}), ("opt", {"q_proj.weight", "k_proj.weight", "v_proj.weight"})])
 def test_qkv_trains_the_three_projections_only(family, expected, optimizer):
@@ -115,24 +116,6 @@ def test_qkv_trains_the_three_projections_only(family, expected, optimizer):
     assert {".".join(name.split(".")[-2:]) for name in mark_trainable(model, "qkv")} == expected
     changed, trained = changed_by_training(model, strategy="qkv", optimizer=optimizer)
     assert changed == set(trained) and len(trained) == 2 * len(expected)
-
-
-class CopiedPieces(MatrixMuon):
-    """Mutant.
-
-    Trains copies of the projections, as if the model went to its device after the optimizer was
-    made.
-    """
-
-    def __init__(self, model, **options):
-        super().__init__(model, **options)
-        for piece, _, _ in self.pieces:
-            piece.data = piece.data.clone()
-
-
-def test_muon_on_copies_of_the_projections_would_be_seen(monkeypatch):
-    monkeypatch.setattr(training, "MatrixMuon", CopiedPieces)
-    assert changed_by_training(swapped(), strategy="qkv", optimizer="muon")[0] == set()
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -191,25 +174,6 @@ def test_the_loss_falls(optimizer, rate):
     assert not any(record["rising"] for record in records)
 
 
-class MeansOfSlices(Finetuner):
-    """Mutant.
-
-    Averages the means of what the micro-steps and processes hold, whatever number of answers that
-    is.
-    """
-
-    def _micro_step(self, input_ids, known, micro):
-        accelerator = self.accelerator
-        mine = slice(micro * accelerator.num_processes + accelerator.process_index, None,
-                     self.parts)
-        text_rows = len(range(*mine.indices(self.mixture.text_rows)))
-        logits = self.model(input_ids=input_ids[mine], use_cache=False).logits
-        text, task = masked_losses(logits, input_ids[mine], known[mine], text_rows)
-        share = text_rows / len(input_ids[mine])
-        accelerator.backward((share * text + (1 - share) * task) / self.config.accumulation)
-        return torch.stack([text.detach(), task.detach()]) / self.parts
-
-
 # The same gradient is summed in another order, so it differs by a few float32 rounding errors, of
 # 6e-8 each. Both optimizers take steps of a size that is not the gradient's: where a gradient, or a
 # direction of it, is little more than rounding, as in the biases of the keys, the step differs by
@@ -234,16 +198,14 @@ def muon_in_float32():
     ("adamw", 8), ("muon", 8),  # one row of each kind a micro-step
     ("adamw", 6)])  # unequal micro-steps
 def test_micro_steps_change_nothing_but_memory(rows, optimizer):
-    def run(kind, accumulation):
+    def run(accumulation):
         model = swapped()
         config = in_float32(steps=3, optimizer=optimizer, accumulation=accumulation)
-        return kind(model, mixture(rows=rows), config).run(), weights(model)
+        return Finetuner(model, mixture(rows=rows), config).run(), weights(model)
 
     with muon_in_float32():
-        (whole, expected), (cut, got), (mutant, wrong) = run(Finetuner, 1), run(Finetuner, 4), run(
-            MeansOfSlices, 4)
+        (whole, expected), (cut, got) = run(1), run(4)
     assert far_apart(cut, whole) < 1e-5 and gap(got, expected) < TOLERANCE
-    assert far_apart(mutant, whole) > 1e-2 and gap(wrong, expected) > 30 * TOLERANCE
 
 
 def test_the_losses_written_are_the_means_of_the_whole_batch():
@@ -316,19 +278,6 @@ def test_a_gradient_that_is_no_number_is_divergence_too():
     assert same(weights(model), before)
 
 
-def test_a_step_taken_without_looking_would_be_seen(monkeypatch):
-    """The mutant of the two tests above: takes every loss and gradient for a number."""
-    monkeypatch.setattr(finetune, "math", SimpleNamespace(isfinite=lambda value: True))
-    model = swapped()
-    Finetuner(model, mixture(), in_float32(steps=2, learning_rate=1e30, warmup=0)).run()
-    assert not all(value.isfinite().all() for value in weights(model).values())
-
-
-def last_above_first(losses):
-    """Mutant of `_rising`: looks at one step, which one hard batch decides."""
-    return losses[-1] - losses[0] > RISE
-
-
 def test_a_rising_text_loss_is_said_to_rise():
     def rising(*losses):
         return finetune._rising(list(losses))
@@ -339,16 +288,7 @@ def test_a_rising_text_loss_is_said_to_rise():
     assert not rising(*[3.0] * WATCHED, *[9.0] * (WATCHED - 1))  # too early to tell
     assert not rising(*[9.0] * WATCHED, *[3.0] * WATCHED)
     assert not rising()  # questions only
-    spike = [3.0] * (2 * WATCHED - 1) + [4.0 + RISE]
-    assert not rising(*spike) and last_above_first(spike)
-
-
-def test_a_run_at_too_high_a_rate_is_said_to_rise(tmp_path):
-    config = in_float32(steps=2 * WATCHED, learning_rate=30.0)
-    records = Finetuner(swapped(), mixture(), config, tmp_path).run()
-    assert [record["rising"] for record in records] == [False] * (2 * WATCHED - 1) + [True]
-    assert [record["rising"]
-            for record in read_log(tmp_path)] == [record["rising"] for record in records]
+    assert not rising(*[3.0] * (2 * WATCHED - 1), 4.0 + RISE)  # a spike
 
 
 def test_a_resumed_run_goes_on_watching_where_it_stopped(tmp_path):
@@ -393,26 +333,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, optimizer):
     finetuner.run()
     assert same(weights(whole), weights(second))
     assert losses(read_log(tmp_path / "whole")) == losses(read_log(tmp_path / "parts"))
-
-
-@pytest.mark.parametrize("optimizer, forgotten", [
-    ("adamw", set()), ("adamw", {0}), ("muon", set()), ("muon", {0}), ("muon", {1})])
-def test_resume_without_the_optimizer_state_would_be_seen(optimizer, forgotten):
-    """The mutants of the test above, an optimizer forgotten, beside their correct twin."""
-    config = in_float32(steps=6, save_every=3, optimizer=optimizer)
-    whole = swapped()
-    Finetuner(whole, mixture(), config).run()
-    halves = swapped()
-    first = Finetuner(halves, mixture(), config)
-    for _ in range(3):
-        first._step()
-    second = Finetuner(halves, mixture(), config)
-    second.step = 3
-    for index, (old, new) in enumerate(zip(first.optimizers, second.optimizers, strict=True)):
-        if index not in forgotten:
-            new.load_state_dict(old.state_dict())
-    second.run()
-    assert same(weights(whole), weights(halves)) is not bool(forgotten)
 
 
 @pytest.mark.parametrize("moment", ["in a forward", "between steps"])
@@ -460,7 +380,7 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment
 def test_resume_after_a_cut_between_the_two_renames_of_a_checkpoint(tmp_path):
     config = in_float32(steps=1)
     Finetuner(swapped(), mixture(), config, tmp_path).run()
-    (tmp_path / "state").rename(tmp_path / "state.old")
+    (tmp_path / "state").rename(tmp_path / ".state.old")
     assert Finetuner(swapped(), mixture(), config, tmp_path).resume() == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "model", "state"]
 
@@ -484,20 +404,8 @@ def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
         Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path).resume()
 
 
-@pytest.mark.parametrize(
-    "changes, message", [({"strategy": "half"}, "full, qkv, none"),
-                         ({"steps": -1}, "steps: got -1"), ({"accumulation": 0}, "1 or more"),
-                         ({"optimizer": "sgd"}, "optimizer: got 'sgd', wanted one of adamw, muon")])
-def test_a_wrong_configuration_is_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        FinetuneConfig(**changes)
-
-
-KINDS = {"adamw": Finetuner, "muon": Finetuner, "mutant": MeansOfSlices}
-
-
-def config_of(kind):
-    return in_float32(steps=3, optimizer="muon" if kind == "muon" else "adamw")
+def config_of(optimizer):
+    return in_float32(steps=3, optimizer=optimizer)
 
 
 def two_process_run(folder: Path) -> None:
@@ -506,19 +414,16 @@ def two_process_run(folder: Path) -> None:
     It is given model and mixture, which take a tokenizer to make.
     """
     base, read = torch.load(folder / "given.pt", weights_only=False)
-    for kind, finetuner in KINDS.items():
+    for kind in OPTIMIZERS:
         model = swap_attention(copy.deepcopy(base), "cca", group=4, window=8)
-        trainer = finetuner(model, read, config_of(kind), folder / kind)
+        trainer = Finetuner(model, read, config_of(kind), folder / kind)
         with muon_in_float32():
             trainer.run()
         torch.save(weights(model), folder / f"{kind}{trainer.accelerator.process_index}.pt")
 
 
 def test_two_processes_train_as_one(tmp_path):
-    """The same losses and weights, with one batch of five rows between them.
-
-    Not so the mutant of above.
-    """
+    """The same losses and weights, with one batch of five rows between them."""
     read = mixture(rows=5)
     torch.save((small.model(), read), tmp_path / "given.pt")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
@@ -528,7 +433,7 @@ def test_two_processes_train_as_one(tmp_path):
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True,
                           timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    for kind in KINDS:
+    for kind in OPTIMIZERS:
         ranks = [torch.load(tmp_path / f"{kind}{rank}.pt") for rank in range(2)]
         assert same(*ranks)
         alone = swapped()
@@ -537,13 +442,10 @@ def test_two_processes_train_as_one(tmp_path):
         got = list(read_log(tmp_path / kind))
         assert [record["step"] for record in got] == [1, 2, 3]  # one process logs
         loss_gap, weight_gap = far_apart(got, expected), gap(weights(alone), ranks[0])
-        if kind == "mutant":
-            assert loss_gap > 1e-2 and weight_gap > 10 * TOLERANCE
-        else:
-            assert loss_gap < 1e-5 and weight_gap < TOLERANCE, (
-                f"{kind}: {loss_gap:.1e}, {weight_gap:.1e}")
-            assert [record["gradient_norm"] for record in got] == pytest.approx(
-                [record["gradient_norm"] for record in expected], rel=1e-4)
+        assert loss_gap < 1e-5 and weight_gap < TOLERANCE, (
+            f"{kind}: {loss_gap:.1e}, {weight_gap:.1e}")
+        assert [record["gradient_norm"] for record in got] == pytest.approx(
+            [record["gradient_norm"] for record in expected], rel=1e-4)
 
 
 if __name__ == "__main__":

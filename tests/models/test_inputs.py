@@ -9,10 +9,9 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.caches import CACHES, CCACache
+from cca_lab.mechanisms.caches import CACHES
 from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models import (
-    attention_maps,
     attention_of,
     interface,
     swap_attention,
@@ -29,33 +28,6 @@ def swapped(family: str = "gpt2", name: str = "cca", **options):
 
 
 # ---- a forward
-
-
-@every_family
-@pytest.mark.parametrize(("ids", "message"), [
-    (text(9) + VOCABULARY, "input_ids: got token ids from 6. to .* wanted 0 to 60"),
-    (text(9) - VOCABULARY, "input_ids: got token ids from -"),
-])
-def test_ids_that_are_not_the_models_are_named(family, ids, message):
-    with pytest.raises(ValueError, match=message):
-        swapped(family)(ids)
-    with pytest.raises(ValueError, match=message):
-        attention_maps(tiny(family), ids)
-
-
-@every_family
-def test_a_text_beyond_the_last_position_is_named_and_rotary_positions_have_none(family):
-    model, long = swapped(family), text(129)
-    assert logits(model, long[:, :128]).isfinite().all()
-    if family not in LEARNT:
-        assert logits(model, long).isfinite().all()
-        return
-    for call in (lambda: model(long), lambda: attention_maps(tiny(family), long),
-                 lambda: model(inputs_embeds=torch.zeros(1, 129, 32, dtype=torch.float64)),
-                 lambda: model.generate(text(126), past_key_values=CCACache(model),
-                                        max_new_tokens=5)):
-        with pytest.raises(ValueError, match="got 129 tokens, wanted at most 128"):
-            call()
 
 
 @pytest.mark.parametrize("family", LEARNT)
@@ -121,15 +93,3 @@ def test_a_cache_of_another_batch_is_named_before_anything_is_stored(name):
     assert cache.get_seq_length() == 6
     cache.reset()
     logits(model, text(5, rows=3), past_key_values=cache)
-
-
-@every_family
-def test_a_model_that_was_not_swapped_refuses_a_cache_at_once(family):
-    with pytest.raises(ValueError,
-                       match="past_key_values: the model's attention does not read this cache"):
-        logits(tiny(family), text(5), past_key_values=CCACache(swapped(family)))
-
-
-# ---- evaluation, reading, training, files
-
-STREAM = text(200)[0]

@@ -177,39 +177,6 @@ def test_quantised_weights_are_widened_and_not_changed(tmp_path, monkeypatch):
     check(tmp_path / "model", rounded(llama(), kind), EXACT)
 
 
-def pairs_kept(read):
-    """Mutant: the rows stay in llama.cpp's order."""
-    model = PLAIN(read)
-    for layer in model.model.layers:
-        for projection, heads in ((layer.self_attn.q_proj, 4), (layer.self_attn.k_proj, 2)):
-            rows = rows_in_pairs(projection.weight.detach().numpy(), heads)
-            projection.weight.data = torch.from_numpy(rows)
-    return model
-
-
-def keys_as_queries(read):
-    """Mutant: W^K is put back as if there were as many key-value heads as query heads."""
-    model = PLAIN(read)
-    for layer in model.model.layers:
-        weight = layer.self_attn.k_proj.weight
-        pairs = rows_in_pairs(weight.detach().numpy(), 2)
-        rows = pairs.reshape(4, -1, 2, 64).swapaxes(1, 2).reshape(pairs.shape)
-        weight.data = torch.from_numpy(rows.copy())
-    return model
-
-
-PLAIN = packaged.plain
-
-
-@pytest.mark.parametrize("mutant", [pairs_kept, keys_as_queries])
-def test_mutants_of_the_conversion_are_caught(tmp_path, monkeypatch, mutant):
-    install(tmp_path, monkeypatch, llama())
-    monkeypatch.setattr(packaged, "plain", mutant)
-    packaged.write("tiny", tmp_path / "model")
-    with pytest.raises(AssertionError, match="logits differ"):
-        check(tmp_path / "model", llama(), EXACT)
-
-
 def test_the_tokenizer_splits_as_the_vocabulary_was_learnt(tmp_path, monkeypatch):
     learnt = ["Ġand", "ĠĠĠĠ", "1", "2"]
     install(tmp_path, monkeypatch, llama())
@@ -227,23 +194,9 @@ def test_the_tokenizer_splits_as_the_vocabulary_was_learnt(tmp_path, monkeypatch
 
 def test_a_file_without_a_weight_is_refused(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, llama(), without="blk.1.ffn_down.weight")
-    with pytest.raises(ValueError, match="missing keys: model.layers.1.mlp.down_proj.weight"):
+    with pytest.raises(ValueError, match="lack model.layers.1.mlp.down_proj.weight"):
         packaged.write("tiny", tmp_path / "model")
     assert not (tmp_path / "model").exists()
-
-
-def test_the_card_says_what_the_model_is(tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, llama())
-    packaged.write("tiny", tmp_path / "model")
-    card = (tmp_path / "model" / "README.md").read_text()
-    size = sum(parameter.numel() for parameter in llama().parameters())
-    for words in ("# A tiny Llama", "`cca-lab model tiny --out model`", "tiny-llama 0.1",
-                  f"{size:,} parameters", "4 query and 2 key-value heads", "context 128",
-                  "Apache-2.0", "not the original weights",
-                  digest(tmp_path / "site" / "tiny_llama" / "tiny.gguf")):
-        assert words in card, f"{words!r} is not in the card"
-    written = [path for path in (tmp_path / "model").iterdir() if path.suffix != ".safetensors"]
-    assert all(str(tmp_path) not in path.read_text() for path in written), "a path of this machine"
 
 
 def test_what_is_missing_or_another_is_named(tmp_path, monkeypatch):

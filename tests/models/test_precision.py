@@ -1,115 +1,42 @@
 """In which precision a finetuning multiplies.
 
-Who chooses, what the choice leaves alone, and what bfloat16 costs.
+Who chooses, and what bfloat16 costs.
 """
 
-import shutil
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from cca_lab.models import finetune, swap_attention, training
+from cca_lab.models import finetune, training
 from cca_lab.models.finetune import Finetuner
-from cca_lab.models.pretrain import tokenize
 from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.models.training import faster_precision, matrix_units
-from cca_lab.tasks.mixture import Mixture
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from tests.studies import small
+from cca_lab.models.training import auto_precision
+from tests.models.test_finetune import mixture, same, swapped, weights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
-def mixture(**changes):
-    settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
-                    tasks=(MultiDocumentQA(small.tokenizer()), ), length=64, rows=8,
-                    text_share=0.25, shift=8)
-    return Mixture(**settings | changes)
-
-
-def swapped():
-    return swap_attention(small.model(), "cca", group=4, window=8)
-
-
-def weights(model):
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-def same(first, second):
-    return all(torch.equal(first[name], second[name]) for name in first)
+def batches():
+    return mixture(rows=8, text_share=0.25, shift=8)
 
 
 # ---------------------------------------------------------------- who chooses
 
-def with_units(monkeypatch, units, times=None):
-    """Give every device matrix units, or none, and the gradients the given times.
-
-    Without times, timing fails.
-    """
+@pytest.mark.parametrize(("device", "units", "wanted"), [
+    (CPU, True, "float32"), (GPU, True, "bf16"), (GPU, False, "float32")])
+def test_auto_is_bf16_on_a_gpu_that_has_it(monkeypatch, device, units, wanted):
     monkeypatch.setattr(training, "matrix_units", lambda device: units)
-    monkeypatch.setattr(training, "_seconds", lambda model, ids, known, name: times[name])
+    assert auto_precision(device) == wanted
 
 
-def test_without_matrix_units_it_is_float32_untimed(monkeypatch):
-    with_units(monkeypatch, False)
-    for device in (CPU, GPU):
-        assert faster_precision(None, SimpleNamespace(device=device), None) == "float32"
-
-
-def test_a_gpu_with_matrix_units_takes_bf16_untimed(monkeypatch):
-    with_units(monkeypatch, True)
-    assert faster_precision(None, SimpleNamespace(device=GPU), None) == "bf16"
-
-
-@pytest.mark.parametrize("share, wanted", [(0.5, "bf16"), (0.94, "bf16"), (0.95, "float32"),
-                                           (0.97, "float32"), (2.0, "float32")])
-def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth(
-        monkeypatch, share, wanted):
-    times = {"bf16": share, "float32": 1.0}
-    with_units(monkeypatch, True, times)
-    assert faster_precision(None, SimpleNamespace(device=CPU), None) == wanted
-
-
-@pytest.mark.parametrize("amx, avx512, gpu", [(True, False, False), (False, True, False),
-                                              (False, False, True), (False, False, False)])
-def test_matrix_units_are_what_torch_says(monkeypatch, amx, avx512, gpu):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: gpu)
-    assert matrix_units(CPU) is (amx or avx512) and matrix_units(GPU) is gpu
-    assert not matrix_units(torch.device("mps"))
-
-
-def test_nothing_is_timed_for_a_run_that_trains_nothing_or_was_told(monkeypatch):
-    monkeypatch.setattr(finetune, "faster_precision", None)  # to call it fails
-    assert Finetuner(swapped(), mixture(), FinetuneConfig(strategy="none")).precision == "float32"
-    assert Finetuner(swapped(), mixture(), FinetuneConfig(precision="bf16")).precision == "bf16"
-    assert Finetuner(swapped(), mixture(),
-                     FinetuneConfig(precision="float32")).precision == "float32"
-
-
-# ---------------------------------------------------------------- what timing leaves alone
-
-def timed_model():
-    """A model in training whose forward draws random numbers, by dropout, and what it reads."""
-    model = swapped().train()
-    model.transformer.drop.p = 0.1
-    return model, *(tensor[:1] for tensor in mixture().batch(0))
-
-
-def test_timing_leaves_weights_and_random_state_and_no_gradients():
-    model, ids, known = timed_model()
-    model.transformer.wte.weight.grad = torch.ones_like(model.transformer.wte.weight)
-    before, state, forwards = weights(model), torch.get_rng_state(), []
-    model.register_forward_hook(
-        lambda *_: forwards.append(model.transformer.wte.weight.grad is None))
-    assert training._seconds(model, ids, known, "float32") > 0
-    assert len(forwards) == 1 + training.REPEATS and all(forwards[1:])
-    assert same(before, weights(model)) and torch.equal(state, torch.get_rng_state())
-    assert all(p.grad is None for p in model.parameters())
+def test_a_run_that_trains_nothing_or_was_told_does_not_choose(monkeypatch):
+    monkeypatch.setattr(finetune, "auto_precision", None)  # to call it fails
+    for precision in ("float32", "bf16"):
+        config = FinetuneConfig(precision=precision)
+        assert Finetuner(swapped(), batches(), config).precision == precision
+    assert Finetuner(swapped(), batches(), FinetuneConfig(strategy="none")).precision == "float32"
 
 
 # ---------------------------------------------------------------- what bfloat16 costs
@@ -132,14 +59,14 @@ def run(name):
     model, kinds = swapped(), set()
     model.transformer.h[1].attn.c_attn.register_forward_hook(
         lambda module, args, output: kinds.add(output.dtype))
-    finetuner = Finetuner(model, mixture(), replace(TRAINS, precision=name))
+    finetuner = Finetuner(model, batches(), replace(TRAINS, precision=name))
     return [record[kind] for record in finetuner.run()
             for kind in ("text_loss", "task_loss")], kinds, model
 
 
 def test_bf16_trains_as_float32_does(monkeypatch):
     """The mutants, products that stay float32 and weights that do not, are seen by their types."""
-    read = mixture()
+    read = batches()
     assert min(int(read.batch(step)[1][read.text_rows:, 1:].sum())
                for step in range(TRAINS.steps)) >= 4
     whole, kinds, _ = run("float32")
@@ -157,20 +84,10 @@ def test_bf16_trains_as_float32_does(monkeypatch):
 
 # ---------------------------------------------------------------- a resumed run keeps it
 
-class ChoosesAnew(Finetuner):
-    """Mutant: goes on in the precision that is faster now."""
-
-    def resume(self):
-        now = self.precision
-        step = super().resume()
-        self.precision = now
-        return step
-
-
 def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
     config, whole = FinetuneConfig(steps=4, save_every=2), swapped()
-    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "bf16")
-    Finetuner(whole, mixture(), config).run()
+    monkeypatch.setattr(finetune, "auto_precision", lambda device: "bf16")
+    Finetuner(whole, batches(), config).run()
 
     class Stop(Exception):
         pass
@@ -180,16 +97,11 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
             raise Stop
 
     with pytest.raises(Stop):
-        Finetuner(swapped(), mixture(), config, tmp_path / "stopped").run(stop_after_three)
-    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "float32")
+        Finetuner(swapped(), batches(), config, tmp_path / "stopped").run(stop_after_three)
+    monkeypatch.setattr(finetune, "auto_precision", lambda device: "float32")
 
-    def resumed(kind):
-        model, folder = swapped(), tmp_path / kind.__name__
-        shutil.copytree(tmp_path / "stopped", folder)
-        finetuner = kind(model, mixture(), config, folder)
-        assert finetuner.resume() == 2
-        finetuner.run()
-        return finetuner.precision, same(weights(model), weights(whole))
-
-    assert resumed(Finetuner) == ("bf16", True)
-    assert resumed(ChoosesAnew) == ("float32", False)
+    model = swapped()
+    finetuner = Finetuner(model, batches(), config, tmp_path / "stopped")
+    assert finetuner.resume() == 2
+    finetuner.run()
+    assert finetuner.precision == "bf16" and same(weights(model), weights(whole))

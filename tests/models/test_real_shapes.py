@@ -18,19 +18,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import hub
 
-from cca_lab.mechanisms import CCA, KeptHeads
-from cca_lab.mechanisms.caches import KeptHeadsCache
 from cca_lab.models import (
     attention_of,
-    checkpoints,
-    disable_attention_dropout,
     load_pretrained,
-    save_pretrained,
-    swap_attention,
 )
-from cca_lab.models.finetune import Finetuner
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.tasks.mixture import Mixture
 from tests.models.tiny import logits
 
 pytestmark = pytest.mark.nightly
@@ -179,36 +170,6 @@ def test_a_model_loads_in_float32_with_the_logits_of_transformers(folders, name)
     assert all(torch.equal(value, state[key]) for key, value in wanted.state_dict().items())
 
 
-def test_a_model_in_several_files_is_one_model(tmp_path):
-    folder = write("gpt2", tmp_path / "model", torch.float16, "3MB")
-    assert len(list(folder.glob("*.safetensors"))) > 1
-    model, _ = load_pretrained(folder)
-    assert apart(logits(model, ids()), logits(rounded("gpt2", torch.float16), ids())) < SAME
-    assert next(load_pretrained(folder, dtype=torch.float16)[0].parameters()).dtype == torch.float16
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_step_of_finetuning_trains_the_projections_alone(folders, tmp_path, name):
-    model, _ = load_pretrained(folders[name], "cca", group=4, window=8)
-    disable_attention_dropout(model)
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    mixture = Mixture(ids(1, 200)[0], (), length=32, rows=2, text_share=1.0)
-    config = FinetuneConfig(steps=1, strategy="qkv", learning_rate=1e-3, warmup=0, grow=0.0,
-                            precision="float32")
-    (record,) = Finetuner(model, mixture, config).run()
-    assert 0 < record["text_loss"] < 20 and record["gradient_norm"] > 0
-    changed = {key
-               for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
-    projections = ("c_attn",) if name == "gpt2" else ("q_proj", "k_proj", "v_proj")
-    assert {key.rsplit(".", 2)[1] for key in changed} == set(projections)
-    assert len(changed) == LAYERS * len(projections)
-    assert all(key.endswith(".weight") for key in changed)
-    save_pretrained(model, tmp_path / "tuned")
-    again, _ = load_pretrained(tmp_path / "tuned")
-    assert attention_of(again).options()["window"] == 8
-    assert apart(logits(again, ids()), logits(model.eval(), ids())) < SAME
-
-
 def written_tokenizer(folder: Path, kind: str | None) -> None:
     """Write a byte-level tokenizer with each digit split off; its settings name class `kind`."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -240,15 +201,6 @@ def test_a_tokenizer_splits_as_its_file_says(folders, tmp_path, name, kind):
     assert tokenizer.eos_token == "<|endoftext|>"
 
 
-def test_a_mutant_that_leaves_the_splitting_to_the_class_is_noticed(folders, tmp_path, monkeypatch):
-    shutil.copytree(folders["HuggingFaceTB/SmolLM2-135M"], tmp_path / "model")
-    written_tokenizer(tmp_path / "model", "GPT2Tokenizer")
-    monkeypatch.setattr(checkpoints, "_split_as_written", lambda *given: None)
-    _, tokenizer = load_pretrained(tmp_path / "model")
-    split = tokenizer.tokenize("x   12")
-    assert split == ["x", "ĠĠ", "Ġ", "1", "2"], "then the class reads it: drop _split_as_written"
-
-
 def test_a_name_of_the_hub_is_read_from_its_cache(folders, tmp_path, monkeypatch):
     name, version = "HuggingFaceTB/SmolLM2-135M", "0" * 40
     stored_at = tmp_path / f"models--{name.replace('/', '--')}"
@@ -260,20 +212,3 @@ def test_a_name_of_the_hub_is_read_from_its_cache(folders, tmp_path, monkeypatch
     model, tokenizer = load_pretrained(name, "cca", group=4, window=LENGTH)
     assert apart(logits(model, ids()), logits(rounded(name, torch.bfloat16), ids())) < SAME
     assert tokenizer.tokenize("x   12") == ["x", "ĠĠĠ", "1", "2"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_shape_learns_with_kept_heads(tmp_path, name):
-    """As LoRA; and the adapter's cache."""
-    kept = KeptHeads.around(CCA(group=4, window=4, sinks=1), [[0], [1]])
-    model = swap_attention(disable_attention_dropout(deepcopy(random_model(name))), kept)
-    # beyond the special tokens
-    stream = torch.arange(400) % (VOCABULARY - 4) + 4
-    config = FinetuneConfig(steps=2, strategy="lora", rank=4, grow=0, precision="float32",
-                            save_every=0)
-    records = Finetuner(model, Mixture(stream, (), LENGTH, 2, 1.0), config, tmp_path / "run").run()
-    assert all(record["gradient_norm"] > 0 for record in records)
-    model.eval()
-    cache, parts = KeptHeadsCache(model), ids().split([LENGTH - 2, 1, 1], dim=1)
-    chunks = torch.cat([logits(model, part, past_key_values=cache) for part in parts], dim=1)
-    assert apart(chunks, logits(model, ids())) < SAME

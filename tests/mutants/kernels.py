@@ -3,8 +3,6 @@
 import torch
 
 from cca_lab.attention.kernels import decode, interval, pooling, vertical_slash
-from cca_lab.mechanisms.cca import mechanism as cca
-from cca_lab.mechanisms.streaming import streaming_llm
 
 
 def future_visible(patch) -> None:
@@ -129,8 +127,15 @@ def spans_taken_for_one(patch) -> None:
                   lambda table: [[(spans[0][0], spans[-1][1])] for spans in right(table)])
 
 
+def last_key_unread(patch) -> None:
+    """A piece ends one key early, where it has more than one."""
+    right = decode._piece
+    patch.setattr(decode, "_piece", lambda q, k, v, bias, splits: right(
+        q, k[:, :, : max(1, k.shape[2] - 1)], v, bias, splits))
+
+
 def merged_with(weigh):
-    """A merge whose parts have the weights `weigh(lse)`, (S, B Hk, R), and a right log-sum-exp."""
+    """A merge whose parts have the weights `weigh(lse)`, (S, B H), and a right log-sum-exp."""
     def wrong(part, part_lse, q):
         out = (part * weigh(part_lse).unsqueeze(-1)).sum(0).view(q.shape).to(q.dtype)
         return out, part_lse.logsumexp(0).view(q.shape[:-1])
@@ -155,8 +160,8 @@ def last_part_forgotten(patch) -> None:
                   q: right(part[:-1], lse[:-1], q) if len(part) > 1 else right(part, lse, q))
 
 
-DECODE = (tail_counted_twice, spans_taken_for_one, merged_with_base_two, parts_averaged,
-          last_part_forgotten)
+DECODE = (tail_counted_twice, last_key_unread, spans_taken_for_one, merged_with_base_two,
+          parts_averaged, last_part_forgotten)
 
 
 # ---------------------------------------------------------------- vertical-slash
@@ -193,38 +198,3 @@ def ranges_one_early(patch) -> None:
 
 
 VERTICAL_SLASH = (columns_counted_twice, columns_dropped, ranges_not_merged, ranges_one_early)
-
-
-# ------------------------------------------------------- tables that mechanisms hand to the kernels
-
-def cores_one_row_late(patch) -> None:
-    """CCA with the table of the row before, but the row's own token."""
-    right = cca.intervals
-
-    def wrong(*args):
-        table = right(*args)
-        late = torch.cat([table[:, :, :1], table[:, :, :-1]], dim=2)
-        late[..., 1, 1] = table[..., 1, 1]
-        return late
-    patch.setattr(cca, "intervals", wrong)
-
-
-def printed_window(patch) -> None:
-    """CCA's raw tokens from one token earlier, which is in a core already."""
-    right = cca.intervals
-
-    def wrong(*args):
-        table = right(*args).clone()
-        table[..., 1, 0] -= (table[..., 0, 1] > 0).long()
-        return table
-    patch.setattr(cca, "intervals", wrong)
-
-
-def one_more_recent(patch) -> None:
-    """StreamingLLM whose oldest recent token leaves one step late."""
-    right = streaming_llm.intervals
-    patch.setattr(streaming_llm, "intervals", lambda rows, sinks,
-                  near: right(rows, sinks, near + 1))
-
-
-TABLES = ((cores_one_row_late, "cca"), (printed_window, "cca"), (one_more_recent, "streaming_llm"))

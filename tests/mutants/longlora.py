@@ -4,7 +4,17 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import expand_heads
-from tests.mutants.minference import under_mask
+from cca_lab.mechanisms import LongLoRA
+from tests.mechanisms.forms import form
+from tests.mutants.slips import slip
+
+LOOPS, ROWS = form(LongLoRA, "loops"), "cca_lab.mechanisms.longlora.LongLoRA.row_by_row"
+
+
+def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
+    """Attend under a mask."""
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    return scores.masked_fill(~visible, float("-inf")).softmax(-1) @ v
 
 
 def rolled(q: Tensor, k: Tensor, v: Tensor, *, group: int, back: int | None = None) -> Tensor:
@@ -37,24 +47,10 @@ def rolled_back_one_short(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Ten
     return torch.cat([plain, shifted.roll(back - forth, dims=2)], dim=1)
 
 
-def nothing_shifted(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
-    """All heads in the same blocks: no information ever crosses a border."""
-    row = torch.arange(q.shape[2])
-    return under_mask(q, k, v, (row[:, None] // group == row // group) & (row <= row[:, None]))
+SHIFT, READ = "shift = g // 2 if 2 * h >= heads else 0", "list(range(block_starts[-1], i + 1))"
 
-
-def not_causal_inside(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
-    """Rows read all of their block."""
-    row, heads = torch.arange(q.shape[2]), torch.arange(q.shape[1])
-    shift = torch.where(2 * heads >= len(heads), group // 2, 0)[:, None]
-    block = torch.div(row - shift, group, rounding_mode="floor")                    # (H, L)
-    return under_mask(q, k, v, block[:, :, None] == block[:, None])
-
-
-def one_head_for_its_group(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
-    """Grouped queries: the halves are those of the KV heads; a single one is not shifted."""
-    row, kv_heads = torch.arange(q.shape[2]), k.shape[1]
-    shift = torch.where(2 * torch.arange(kv_heads) >= max(2, kv_heads), group // 2, 0)
-    shift = shift.repeat_interleave(q.shape[1] // kv_heads)[:, None]
-    block = torch.div(row - shift, group, rounding_mode="floor")
-    return under_mask(q, k, v, (block[:, :, None] == block[:, None]) & (row <= row[:, None]))
+nothing_shifted = slip("no information ever crosses a border", LOOPS, (ROWS, SHIFT, "shift = 0"))
+not_causal_inside = slip("rows read all of their block", LOOPS, (
+    ROWS, READ, "[t for t in range(length) if (t - shift) // g == (i - shift) // g]"))
+one_head_for_its_group = slip("the halves are those of the KV heads", LOOPS, (
+    ROWS, SHIFT, "shift = g // 2 if 2 * (h * k.shape[1] // heads) >= max(2, k.shape[1]) else 0"))

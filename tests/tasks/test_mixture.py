@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cca_lab.models.pretrain import tokenize
-from cca_lab.tasks.mixture import SHIFT, Mixture, random_windows
+from cca_lab.tasks.mixture import SHIFT, Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 from tests.studies import small
 
@@ -19,32 +19,19 @@ def varied():
     return VariedDocumentQA(small.tokenizer())
 
 
-def mixture(kind=Mixture, **changes):
+def mixture(**changes):
     settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
                     tasks=(one_length(), ), length=128, rows=4, text_share=0.5, seed=0)
-    return kind(**settings | changes)
-
-
-class Rounds(Mixture):
-    """Mutant: rounds the text rows, so that a kind may have none."""
-
-    @property
-    def text_rows(self):
-        return round(self.text_share * self.rows)
-
-
-def both_kinds(kind, rows, share):
-    mixed = mixture(kind, rows=rows, text_share=share)
-    return 1 <= mixed.text_rows <= rows - 1
+    return Mixture(**settings | changes)
 
 
 def test_no_kind_is_silently_left_out():
     assert mixture(rows=2, text_share=0.75).text_rows == 1  # and one row of questions
     cases = [(rows, share) for rows in range(2, 9) for share in (0.01, 0.25, 0.5, 0.75, 0.99)]
     for rows, share in cases:
-        assert both_kinds(Mixture, rows, share)
+        mixed = mixture(rows=rows, text_share=share)
+        assert 1 <= mixed.text_rows <= rows - 1
         assert abs(mixture(rows=rows, text_share=share).text_rows - share * rows) < 1
-    assert not all(both_kinds(Rounds, rows, share) for rows, share in cases)
 
 
 def test_text_rows_come_first_and_every_token_of_theirs_is_predicted():
@@ -107,37 +94,18 @@ def test_shifted_documents_begin_anywhere_in_a_group_of_eight():
     assert residues(mixture(rows=8, shift=0)) == {0}
 
 
-class OneShiftForAll(Mixture):
-    """Mutant: shifts all rows of a batch by the same."""
-
-    def _shifted(self, ids, known, generator):
-        before = int(torch.randint(self.shift + 1, (1,), generator=generator))
-        text = random_windows(self.stream, *ids.shape, generator)
-        return (torch.cat([text[:, :before], ids], dim=1)[:, :self.length],
-                torch.cat([torch.zeros_like(known[:, :before]), known], dim=1)[:, :self.length])
-
-
 def test_each_row_is_shifted_by_its_own_0_to_shift_tokens():
-    def firsts(kind, **changes):
-        return {starts[0]
-                for starts in document_starts(mixture(kind, text_share=0.0, rows=32, **changes),
-                                              steps=1)}
+    def firsts(**changes):
+        return {starts[0] for starts in document_starts(
+            mixture(text_share=0.0, rows=32, **changes), steps=1)}
 
-    assert firsts(Mixture, shift=3) == {0, 1, 2, 3}
-    assert len(firsts(OneShiftForAll, shift=3)) == 1
-    assert max(firsts(Mixture)) > 0.8 * SHIFT and max(firsts(Mixture)) <= SHIFT
+    assert firsts(shift=3) == {0, 1, 2, 3}
+    assert 0.8 * SHIFT < max(firsts()) <= SHIFT
 
 
-class MarksLeftBehind(Mixture):
-    """Mutant: moves the documents and not the marks of their answers."""
-
-    def _shifted(self, ids, known, generator):
-        return super()._shifted(ids, known, generator)[0], known
-
-
-def marks_are_right(kind, task):
+def marks_are_right(task):
     """Whether each mark is the token that followed the same first name before, past the text."""
-    mixed = mixture(kind, tasks=(task,), text_share=0.0, rows=16)
+    mixed = mixture(tasks=(task,), text_share=0.0, rows=16)
     ids, known = mixed.batch(3)
     assert known.any(dim=1).sum() >= 12
     for row, marks in zip(ids, known, strict=True):
@@ -152,8 +120,7 @@ def marks_are_right(kind, task):
 
 @pytest.mark.parametrize("task", [one_length, varied])
 def test_marked_answers_follow_their_documents(task):
-    assert marks_are_right(Mixture, task())
-    assert not marks_are_right(MarksLeftBehind, task())
+    assert marks_are_right(task())
 
 
 def test_a_row_begins_with_text_and_goes_on_with_its_documents():
@@ -172,23 +139,12 @@ def test_a_row_begins_with_text_and_goes_on_with_its_documents():
                    for window in mixed.stream.unfold(0, max(before, 1), 1)) or before == 0
 
 
-class ReadsTheGlobalGenerator(Mixture):
-    """Mutant: draws its shifts, and the text before the documents, from the global random state."""
-
-    def _shifted(self, ids, known, generator):
-        return super()._shifted(ids, known, torch.default_generator)
-
-
-def repeats(kind):
+def test_batches_depend_on_step_and_seed_only():
     drawn = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        drawn.append(mixture(kind).batch(5))
-    return all(torch.equal(first, second) for first, second in zip(*drawn, strict=True))
-
-
-def test_batches_depend_on_step_and_seed_only():
-    assert repeats(Mixture) and not repeats(ReadsTheGlobalGenerator)
+        drawn.append(mixture().batch(5))
+    assert all(torch.equal(first, second) for first, second in zip(*drawn, strict=True))
     mixed, fresh = mixture(), mixture()
     mixed.batch(4)
     assert torch.equal(mixed.batch(5)[0], fresh.batch(5)[0])  # whatever was read before

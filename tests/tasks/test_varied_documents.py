@@ -66,25 +66,6 @@ def test_a_range_of_lengths_is_kept():
         narrow.frames)
 
 
-class AnswerOfTheNext(VariedDocumentQA):
-    """Mutant: takes the answers of the rows in another order."""
-
-    def batch(self, rows, length, generator, position=None):
-        batch = super().batch(rows, length, generator, position)
-        return type(batch)(batch.input_ids, batch.answers.roll(1))
-
-
-class NamesRepeat(VariedDocumentQA):
-    """Mutant: draws first names with replacement."""
-
-    def _draw(self, rows, count, generator):
-        drawn = super()._draw(rows, count, generator)
-        for documents in drawn:
-            for ids, at in documents:
-                ids[at - 1] = int(self.first[torch.randint(128, (1,), generator=generator)])
-        return drawn
-
-
 def check_answers(task, length, position=None):
     """The documents of a context tell each first name once, the one asked for with its answer."""
     batch = task.batch(32, length, generator(1), position)
@@ -100,12 +81,6 @@ def check_answers(task, length, position=None):
 @pytest.mark.parametrize("length, position", [(40, None), (120, 0.0), (512, 0.5), (1024, 1.0)])
 def test_a_context_holds_its_answer(task, length, position):
     check_answers(task, length, position)
-
-
-@pytest.mark.parametrize("mutant", [AnswerOfTheNext, NamesRepeat])
-def test_wrong_answers_and_repeated_names_would_be_seen(mutant):
-    with pytest.raises(AssertionError):
-        check_answers(mutant(small.tokenizer()), 512)
 
 
 def places_asked_for(task, position):
@@ -130,29 +105,6 @@ def test_without_a_position_every_document_is_asked_for_alike(task):
     assert min(relative) < 0.15 < 0.4 < sum(relative) / len(relative) < 0.65 < 0.85 < max(relative)
 
 
-class MarksAtOnePlace(VariedDocumentQA):
-    """Mutant: marks the fourth token of every question, as in documents of one length."""
-
-    def interleaved_batch(self, rows, length, generator, most_questions=0.5):
-        ids, marks = super().interleaved_batch(rows, length, generator, most_questions)
-        moved = torch.zeros_like(marks)
-        for row, held in enumerate(marks):
-            start = 0
-            for piece in pieces(ids[row], self):
-                if held[start:start + len(piece)].any():
-                    moved[row, start + min(4, len(piece) - 1)] = True
-                start += len(piece)
-        return ids, moved
-
-
-class MarksTheUntold(VariedDocumentQA):
-    """Mutant: marks surnames that the context tells for the first time."""
-
-    def interleaved_batch(self, rows, length, generator, most_questions=0.5):
-        ids, marks = super().interleaved_batch(rows, length, generator, most_questions)
-        return ids, torch.isin(ids, self.last)
-
-
 def marks_are_the_told_answers(task, length=256):
     """Whether exactly the surnames whose first name stood earlier are marked."""
     ids, is_answer = task.interleaved_batch(16, length, generator(3))
@@ -175,8 +127,6 @@ def marks_are_the_told_answers(task, length=256):
 
 def test_training_contexts_mark_answers_that_they_hold(task):
     assert marks_are_the_told_answers(task)
-    for mutant in (MarksAtOnePlace, MarksTheUntold):
-        assert not marks_are_the_told_answers(mutant(small.tokenizer())), mutant.__name__
 
 
 def starts(ids, task):

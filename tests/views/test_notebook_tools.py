@@ -13,7 +13,7 @@ from cca_lab.attention import fused
 from cca_lab.attention.fused import installed
 from cca_lab.attention.kernels.compiled import compiled_launch
 from cca_lab.files import repository
-from cca_lab.views import notebook_tools
+from cca_lab.views import notebook_tools, reader
 from cca_lab.views.notebook_tools import live_progress
 
 
@@ -116,6 +116,30 @@ class Screen:
 
     def update(self, thing):
         self.shown.append(thing.data)
+
+
+def total_of(a, b):
+    """Add."""
+    total = a + b  # the sum
+    return total
+
+
+def test_a_source_is_shown_after_its_turn_and_as_a_difference_where_the_two_are_alike(
+        monkeypatch, capsys):
+    screen, yours = Screen(), "def total(a, b):\n    total = a+b  # mine\n    return 1 * total\n"
+    monkeypatch.setattr(notebook_tools, "display", screen.display)
+    monkeypatch.setattr(reader, "_entries", {})
+    notebook_tools.show_source(total_of, after="99.1")
+    assert not screen.shown and "once your turn 99.1 is done" in capsys.readouterr().out
+    for source in (yours, "def total(a, b):\n    return a + b\n", ""):
+        reader.written("99.1", "a sum", True, source=source)
+        notebook_tools.show_source(total_of, after="99.1")
+    difference, *sources = screen.shown
+    assert difference.splitlines() == [
+        "```diff", "- yours, + the package's", "- def total(a, b):", "+ def total_of(a, b):",
+        "      total = a + b  # the sum", "-     return 1 * total", "+     return total", "```"]
+    assert all(shown.startswith('```python\ndef total_of(a, b):\n    """Add."""')
+               for shown in sources)
 
 
 def shown_while(monkeypatch, total, reports, seconds=2.0):

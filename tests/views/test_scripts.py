@@ -1,6 +1,5 @@
 """The JavaScript of the explorer: scripts that share one scope, joined as they are."""
 
-import re
 import shutil
 import subprocess
 
@@ -26,15 +25,6 @@ def test_no_two_files_declare_one_name(tmp_path, paths):
     done = declared(tmp_path, joined(paths))
     assert done.returncode == 0, done.stderr
     assert "already been declared" in declared(tmp_path, joined([*paths, paths[0]])).stderr
-
-
-@pytest.mark.parametrize("path", sorted({path for paths in JOINED.values() for path in paths}),
-                         ids=lambda path: path.name)
-def test_files_are_plain_scripts_that_name_no_other_place(path):
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("/**") and max(map(len, text.splitlines())) <= 100
-    assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
 
 
 def test_what_is_inline_cannot_end_its_element():

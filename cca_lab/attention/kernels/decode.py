@@ -1,11 +1,15 @@
 """One query row against a cache: a kernel that splits the keys, and one that merges.
 
 A single row leaves most of a GPU idle if one program reads all keys. Here each of S programs reads
-one split of the keys for all query heads of one KV head (so these heads read each key once). The
-partial outputs o_s with log-normalisers l_s merge exactly:
+one split of the keys for all query heads of one KV head (so these heads read each key once). Keys
+may lie in several pieces, two of which a launch reads. The partial outputs o_s with log-normalisers
+l_s merge exactly:
 
     lse = log sum_s exp(l_s),   out = sum_s exp(l_s - lse) o_s
 """
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,18 +27,18 @@ MERGED_AT_ONCE = 16  # partial outputs in one tile of the merge
 Span = tuple[int, int]
 
 
-# N grows with every token: no separate kernel for 1 or multiples of 16
-@triton.jit(do_not_specialize=["N"])
-def decode_split(
-    Q, K, V, OUT,
-    LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk
-    stride_qb, stride_qh, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb,
-    stride_vh, stride_vn, stride_vd, HK, N, keys_per_split, scale_log2,
-    QUERIES_PER_KEY: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr,
-    BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
+@triton.jit
+def read_split(
+    Q, OUT, LSE, K, V, BIAS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh,
+    stride_vn, stride_vd, stride_bb, stride_bn, N, keys_per_split, split, part, stride_qb,
+    stride_qh, stride_qd, HK, scale_log2, QUERIES_PER_KEY: tl.constexpr, D: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BIASED: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
-    """Softmax attention of the R query heads of one KV head over one split of the keys."""
-    split = tl.program_id(0)
+    """Softmax attention of the R query heads of one KV head over split `split` of a piece's keys.
+
+    Output and log-normaliser are those of part `part`; BIAS (1 or B, N) is added to the logits.
+    """
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
     K += batch * stride_kb + key_head * stride_kh
@@ -58,16 +62,47 @@ def decode_split(
                     mask=inside[:, None] & present[None, :], other=0.0)  # (D, N)
         v = tl.load(V + columns[:, None].to(tl.int64) * stride_vn + offset_d[None, :] * stride_vd,
                     mask=inside[None, :] & present[:, None], other=0.0)  # (N, D)
-        # (R, N)
-        scores = tl.where(present[None, :], matmul(q, k, UPCAST) * scale_log2, float("-inf"))
-        # No test for fully masked rows: each block of a split has a key.
-        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False,
+        scores = matmul(q, k, UPCAST) * scale_log2  # (R, N)
+        if BIASED:
+            bias = tl.load(BIAS + batch * stride_bb + columns.to(tl.int64) * stride_bn,
+                           mask=present, other=0.0)
+            scores += bias[None, :] * 1.4426950408889634  # log2(e)
+        scores = tl.where(present[None, :], scores, float("-inf"))
+        # without a bias each block of a split has a key that is seen
+        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, BIASED,
                                              UPCAST)
-    part = (split.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * QUERIES_PER_KEY + head
-    tl.store(OUT + part[:, None] * D + offset_d[None, :], accumulator / row_sum[:, None],
+    row = (part.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * QUERIES_PER_KEY + head
+    divisor = tl.where(row_sum > 0.0, row_sum, 1.0)
+    tl.store(OUT + row[:, None] * D + offset_d[None, :], accumulator / divisor[:, None],
              mask=shown)
-    lse = (row_max + tl.log2(row_sum)) * 0.6931471805599453  # ln 2
-    tl.store(LSE + part, lse, mask=head < QUERIES_PER_KEY)
+    lse = (row_max + tl.log2(divisor)) * 0.6931471805599453  # ln 2
+    tl.store(LSE + row, lse, mask=head < QUERIES_PER_KEY)
+
+
+# N grows with every token: no separate kernel for 1 or multiples of 16
+@triton.jit(do_not_specialize=["N", "N2", "SPLITS", "PARTS"])
+def decode_split(
+    Q, OUT, LSE,  # (B, H, D), (S, B H, D), (S, B H)
+    K, V, BIAS,  # (B, Hk, N, D) x 2, (1 or B, N)
+    stride_kb, stride_kh, stride_kn, stride_kd, stride_vb, stride_vh, stride_vn, stride_vd,
+    stride_bb, stride_bn, N, keys_per_split, K2, V2, BIAS2, stride_k2b, stride_k2h, stride_k2n,
+    stride_k2d, stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2n, N2,
+    keys_per_split2, SPLITS, PARTS, stride_qb, stride_qh, stride_qd, HK, scale_log2,
+    QUERIES_PER_KEY: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_N: tl.constexpr, BIASED: tl.constexpr, UPCAST: tl.constexpr,
+):
+    """Read the first piece's SPLITS splits, then the second piece's; PARTS were read before."""
+    split = tl.program_id(0)
+    if split < SPLITS:
+        read_split(Q, OUT, LSE, K, V, BIAS, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb,
+                   stride_vh, stride_vn, stride_vd, stride_bb, stride_bn, N, keys_per_split, split,
+                   PARTS + split, stride_qb, stride_qh, stride_qd, HK, scale_log2, QUERIES_PER_KEY,
+                   D, BLOCK_D, BLOCK_R, BLOCK_N, BIASED, UPCAST)
+    else:
+        read_split(Q, OUT, LSE, K2, V2, BIAS2, stride_k2b, stride_k2h, stride_k2n, stride_k2d,
+                   stride_v2b, stride_v2h, stride_v2n, stride_v2d, stride_b2b, stride_b2n, N2,
+                   keys_per_split2, split - SPLITS, PARTS + split, stride_qb, stride_qh, stride_qd,
+                   HK, scale_log2, QUERIES_PER_KEY, D, BLOCK_D, BLOCK_R, BLOCK_N, BIASED, UPCAST)
 
 
 @triton.jit(do_not_specialize=["S"])
@@ -90,8 +125,10 @@ def decode_merge(
         out = tl.load(PART + source[:, None] * D + offset_d[None, :],
                       mask=present[:, None] & (offset_d < D)[None, :], other=0.0)  # (S, D)
         new_largest = tl.maximum(largest, tl.max(lse, 0))
-        weights = tl.exp(lse - new_largest)
-        correction = tl.exp(largest - new_largest)
+        # a part whose keys are all hidden by a bias has no weight
+        reference = tl.where(new_largest == float("-inf"), 0.0, new_largest)
+        weights = tl.exp(lse - reference)
+        correction = tl.exp(largest - reference)
         weight_sum = weight_sum * correction + tl.sum(weights, 0)
         total = total * correction + tl.sum(weights[:, None] * out, 0)
         largest = new_largest
@@ -122,16 +159,18 @@ def _joined(pairs: list[list[int]]) -> list[Span]:
 
 
 def triton_decode(q: Tensor, keys: Source, values: Source, scale: float, *,
-                  spans: list[list[Span]] | None = None,
+                  spans: list[list[Span]] | None = None, bias: Sequence[Tensor] = (),
                   splits: int | None = None) -> tuple[Tensor, Tensor]:
     """Attend with one query row to columns of a cache; for inference, without gradient.
 
     Args:
         q: (B, H, 1, D), fp16, bf16 or fp32, any strides.
-        keys, values: (B, Hk, N, D), any strides; or sources of columns, read where they lie.
+        keys, values: (B, Hk, N, D), any strides; or pieces of columns, read where they lie, whose
+            numbers of KV heads may differ.
         scale: factor on the dot products.
-        spans: of each source, half-open ranges of its columns that the row sees, disjoint and not
+        spans: of each piece, half-open ranges of its columns that the row sees, disjoint and not
             empty; None for all.
+        bias: of each piece what is added to its logits, (1 or B, N); none of them without bias.
         splits: of a span's keys; None gives each multiprocessor of the GPU about two programs.
 
     Returns:
@@ -139,35 +178,60 @@ def triton_decode(q: Tensor, keys: Source, values: Source, scale: float, *,
     """
     launch.check_tensor("q", q)
     batch, heads, _, head_dim = q.shape
-    pairs = list(zip(tensors_of(keys), tensors_of(values), strict=True))
-    key_heads = pairs[0][0].shape[1]
-    queries_per_key, block_d = heads // key_heads, padded(head_dim)
-    blocks = decode_blocks(queries_per_key, q.element_size())
-    launches = []  # (keys, values, keys of a split, splits) of each span
-    for (k, v), seen in zip(pairs, spans or [[(0, k.shape[2])] for k, _ in pairs], strict=True):
+    keys, values = tensors_of(keys), tensors_of(values)
+    whole: list[list[Span]] = [[(0, k.shape[2])] if k.shape[2] else [] for k in keys]
+    read: list[_Piece] = []
+    for index, seen in enumerate(spans or whole):
         for start, end in seen:
-            wanted = splits or _splits(q.device, batch * key_heads, end - start)
-            per_split = triton.cdiv(triton.cdiv(end - start, wanted),
-                                    blocks.columns) * blocks.columns
-            launches.append((k[:, :, start:end], v[:, :, start:end], per_split,
-                             triton.cdiv(end - start, per_split)))
-    parts = torch.Size(
-        (sum(count for *_, count in launches), batch * key_heads, queries_per_key, head_dim))
-    part, part_lse = (launch.new_output(shape, q, torch.float32) for shape in (parts, parts[:-1]))
+            k, v = (x[index][:, :, start:end] for x in (keys, values))
+            added = bias[index][:, start:end].expand(batch, -1) if bias else None
+            read.append(_piece(q, k, v, added, splits))
+    parts = sum(piece.splits for piece in read), batch * heads, head_dim
+    part, part_lse = (launch.new_output(torch.Size(shape), q, torch.float32)
+                      for shape in (parts, parts[:-1]))
     first = 0
-    for k, v, per_split, count in launches:
-        decode_split[(count, batch * key_heads)](
-            q, k, v, part[first:], part_lse[first:], q.stride(0), q.stride(1), q.stride(3),
-            *k.stride(), *v.stride(), key_heads, k.shape[2], per_split, scale * launch.LOG2_E,
-            QUERIES_PER_KEY=queries_per_key, D=head_dim, BLOCK_D=block_d, BLOCK_R=blocks.rows,
-            BLOCK_N=blocks.columns, UPCAST=launch.upcast(q.dtype), num_warps=blocks.warps,
-            num_stages=blocks.stages)
-        first += count
+    while read:
+        one = read.pop(0)
+        two = read.pop(0) if read and read[0].k.shape[1] == one.k.shape[1] else one._replace(
+            splits=0)
+        key_heads = one.k.shape[1]
+        blocks = decode_blocks(heads // key_heads, q.element_size())
+        decode_split[(one.splits + two.splits, batch * key_heads)](
+            q, part, part_lse, *one.arguments(q), *two.arguments(q), one.splits, first,
+            q.stride(0), q.stride(1), q.stride(3), key_heads, scale * launch.LOG2_E,
+            QUERIES_PER_KEY=heads // key_heads, D=head_dim, BLOCK_D=padded(head_dim),
+            BLOCK_R=blocks.rows, BLOCK_N=blocks.columns, BIASED=bool(bias),
+            UPCAST=launch.upcast(q.dtype), num_warps=blocks.warps, num_stages=blocks.stages)
+        first += one.splits + two.splits
     return merge(part, part_lse, q)
 
 
+class _Piece(NamedTuple):
+    """Keys and values that are read one after the other, and how they are split."""
+
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None
+    keys_per_split: int
+    splits: int
+
+    def arguments(self, q: Tensor) -> tuple[Any, ...]:
+        """Return the kernel's arguments for this piece; q stands in for a bias that is not read."""
+        bias, strides = (q, (0, 0)) if self.bias is None else (self.bias, self.bias.stride())
+        return (self.k, self.v, bias, *self.k.stride(), *self.v.stride(), *strides,
+                self.k.shape[2], self.keys_per_split)
+
+
+def _piece(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, splits: int | None) -> _Piece:
+    """Return a piece with its keys divided into splits of whole blocks."""
+    count, block = k.shape[2], decode_blocks(q.shape[1] // k.shape[1], q.element_size()).columns
+    wanted = splits or _splits(q.device, len(k) * k.shape[1], count)
+    per_split = triton.cdiv(triton.cdiv(count, wanted), block) * block
+    return _Piece(k, v, bias, per_split, triton.cdiv(count, per_split))
+
+
 def merge(part: Tensor, part_lse: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Merge outputs (S, B Hk, R, D) by their lses (S, B Hk, R) into out and lse of q."""
+    """Merge outputs (S, B H, D) by their lses (S, B H) into out and lse of q."""
     out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
     head_dim = q.shape[-1]
     decode_merge[(q.shape[0] * q.shape[1], )](part, part_lse, out, lse, len(part), D=head_dim,

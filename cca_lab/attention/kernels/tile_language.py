@@ -243,6 +243,9 @@ def num_programs(axis: int) -> Tile:
 
 def arange(start: int, end: int) -> Tile:
     """Return start, ..., end - 1; how many must be a power of two."""
+    if not (isinstance(start, int) and isinstance(end, int)):
+        raise ValueError("tl.arange: a size must be fixed when the kernel is compiled: take an "
+                         "argument that is marked tl.constexpr")
     _shape([end - start])
     return Tile(torch.arange(start, end, dtype=int32))
 
@@ -301,8 +304,7 @@ def _lanes(kind: str, pointer: Any, mask: Any) -> tuple[Tensor, Tensor]:
         wrong = int(offset[outside][0])
         raise IndexError(
             f"program {Machine.program} {kind}s {int(outside.sum())} elements outside of "
-            f"{pointer.argument.name}: element {wrong} of {len(pointer.argument.memory)}; mask "
-            "them")
+            f"{pointer.argument.name}: element {wrong} of {len(pointer.argument.memory)}")
     return offset, lanes & ~outside
 
 

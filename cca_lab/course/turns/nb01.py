@@ -120,15 +120,34 @@ def form(draw: Draw, attention: str) -> tuple[Any, ...]:
 
 # 01.7: one step of the online softmax
 def step(top: Tensor, total: Tensor, sums: Tensor, score: Tensor, value: Tensor, *,
-         old: str = "right", base: str = "new", kept: str = "new") -> tuple[Tensor, ...]:
-    """Return maximum, sum and weighted sum after one more key; the keywords are mistakes."""
-    new = torch.maximum(top, score)
-    factor = {"right": (top - new).exp(), "none": torch.ones_like(top), "lost": 0 * (-new).exp(),
-              "upside down": (new - top).exp(), "both": (top - new).exp()}[old]
+         old: str = "right", base: str = "new", last: bool = False) -> tuple[Tensor, ...]:
+    """Return maximum, sum and weighted sum after one more key, or after a tile for each row.
+
+    The keywords are mistakes: in the old terms, in what is subtracted, in the new maximum.
+    """
+    highest = score.amax(1, keepdim=True) if score.dim() else score
+    new = highest if last else torch.maximum(top, highest)
+    right = (top - new).exp()
+    factor = {"none": torch.ones_like(top), "lost": 0 * (-new).exp(),
+              "upside down": (new - top).exp()}.get(old, right)
     weight = (score - {"new": new, "old": top, "none": 0 * new}[base]).exp()
-    more = factor if old == "both" else 1.0
-    return (new if kept == "new" else score, total * factor + weight * more,
-            sums * factor + weight * value * more)
+    weight = weight * right if old == "both" else weight
+    added = ((weight.sum(1, keepdim=True), weight @ value) if score.dim()
+             else (weight, weight * value))
+    return (new, total * (1.0 if old == "weighted" else factor) + added[0],
+            sums * (1.0 if old == "plain" else factor) + added[1])
+
+
+STEP: dict[str, dict[str, Any]] = {
+    "the old terms are not corrected": {"old": "none"},
+    "the sum is not corrected, only the weighted sum": {"old": "weighted"},
+    "the weighted sum is not corrected, only the sum": {"old": "plain"},
+    "the factor is upside down: old terms shrink when the maximum grows": {"old": "upside down"},
+    "the new term is corrected too; only the old ones are": {"old": "both"},
+    "the new term is taken relative to the old maximum": {"base": "old"},
+    "no maximum is subtracted from the new score": {"base": "none"},
+    "the old terms are lost": {"old": "lost"},
+    "the new maximum is that of the new scores alone": {"last": True}}
 
 
 def steps(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -222,19 +241,20 @@ class Largest(TorchDispatchMode):
 
 
 # 01.11 to 01.15: four small kernels
-def softmax_32(scores: Tensor, width: int = 0) -> Tensor:
-    """Return the softmax of each row, over `width` columns: what is missing has the score 0."""
-    padding = scores.new_zeros(len(scores), max(0, width - scores.shape[1]))
+def softmax_32(scores: Tensor, width: int = 0, score: float = 0.0) -> Tensor:
+    """Return the softmax of each row over `width` columns; those that are missing have a score."""
+    padding = scores.new_full((len(scores), max(0, width - scores.shape[1])), score)
     return torch.cat([scores, padding], 1).softmax(1)[:, : scores.shape[1]]
 
 
-def two_tiles(scores: Tensor, values: Tensor, *, corrected: bool = True, first: bool = True,
-              maxima: bool = True) -> Tensor:
-    """Return the mean of the values by the softmax of each row; the keywords are mistakes."""
-    old, new = (part.amax(1) * maxima for part in (scores.chunk(2, 1)[0], scores))
-    powers = (scores - torch.stack([old, new], 1).repeat_interleave(values.numel() // 2, 1)).exp()
-    powers[:, : powers.shape[1] // 2] *= (old - new).exp()[:, None] ** corrected * first
-    return powers @ values / powers.sum(1)
+def two_tiles(scores: Tensor, values: Tensor, **wrong: Any) -> Tensor:
+    """Return the mean of the values by the softmax of each row, in two steps; see `step`."""
+    (first, second), sides = scores.chunk(2, 1), values[:, None].chunk(2)
+    top = first.amax(1, keepdim=True)
+    powers = (first - top).exp()
+    _, total, sums = step(top, powers.sum(1, keepdim=True), powers @ sides[0], second, sides[1],
+                          **wrong)
+    return (sums / total)[:, 0]
 
 
 def copied_up_to(end: Callable[[int, int], int]) -> Answer:
@@ -295,15 +315,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"key": math.nan, "value": math.nan}})),)),
     CourseTask("01.7", "online_step", "One step of the online softmax", 8, 3, 5, (
         equals("the state after every key", step, steps, "the maximum", "the sum",
-               "the weighted sum", wrong=mistakes(step, {
-            "the old terms are not corrected": {"old": "none"},
-            "the factor is upside down: old terms shrink when the maximum grows":
-                {"old": "upside down"},
-            "the new term is corrected too; only the old ones are": {"old": "both"},
-            "the new term is taken relative to the old maximum": {"base": "old"},
-            "no maximum is subtracted from the new score": {"base": "none"},
-            "the old terms are lost": {"old": "lost"},
-            "the maximum is the last score": {"kept": "score"}}),
+               "the weighted sum", wrong=mistakes(step, STEP),
                why="is the first key's old maximum, -inf, subtracted from itself, or an exp taken "
                "without a maximum?"),)),
     CourseTask("01.10", "attend_tiles", "Attention in tiles", 15, 4, 5, (
@@ -326,22 +338,30 @@ TURNS: tuple[CourseTask, ...] = (
             "the tile of program p begins at p; it begins at p * BLOCK":
                 copied_up_to(lambda n, block: -(-n // block) - 1 + block),
             "every program copies the first tile": copied_up_to(lambda n, block: block),
+            "nothing is stored in OUT": copied_up_to(lambda n, block: 0),
+            "the places are stored, not the numbers": lambda x, block: torch.arange(len(x)) + 0.0,
             "the last tile, which is not full, is left out":
                 copied_up_to(lambda n, block: n // block * block)}),), drive=in_bounds),
     CourseTask("01.13", "softmax_of_rows", "A kernel for the softmax", 5, 2, 3, (
         equals("each row's softmax", softmax_32,
-               examples(lambda draw, rows, columns, scale: (draw.normal(
-                   rows, columns, dtype=torch.float32, scale=scale),),
-                        (3, 4, 1.0), (5, 12, 1.0), (2, 21, 300.0)),
+               examples(lambda draw, rows, columns, scale: (scale * draw.normal(
+                   rows, columns, dtype=torch.float32).abs(),),
+                        (3, 4, 1.0), (5, 12, 1.0), (2, 21, 300.0), (2, 21, -1e8)),
                "the weights", wrong={
             "the padding of the tile has the score 0, and e^0 is 1: load it as -inf":
                 lambda scores: softmax_32(scores, 1 << (scores.shape[1] - 1).bit_length()),
+            "the padding has the score -10000, and a row's own scores may be lower: -inf is not":
+                lambda scores: softmax_32(scores, 1 << (scores.shape[1] - 1).bit_length(), -1e4),
             "no maximum is subtracted, and e^score overflows":
                 lambda scores: scores.exp() / scores.exp().sum(1, keepdim=True),
             "the powers are not divided by their sum":
                 lambda scores: (scores - scores.amax(1, keepdim=True)).exp(),
             "every program computes row 0":
-                lambda scores: softmax_32(scores[:1]).expand_as(scores)}),), drive=in_bounds),
+                lambda scores: softmax_32(scores[:1]).expand_as(scores),
+            "every program stores its weights in row 0": lambda scores: torch.cat([
+                softmax_32(scores[-1:]), torch.zeros_like(scores[1:])]),
+            "the powers are those of 2; take tl.exp":
+                lambda scores: softmax_32(scores * math.log(2))}),), drive=in_bounds),
     CourseTask("01.14", "scores_of_a_tile", "A kernel with one product", 5, 2, 3, (
         equals("a row for each query, a column for each key",
                lambda q, k, scale: scale * q @ k.T,
@@ -350,6 +370,10 @@ TURNS: tuple[CourseTask, ...] = (
                    draw.normal(keys, features, dtype=torch.float32), 0.5),
                         (16, 32, 64), (32, 64, 16)), "the scores", wrong={
             "the scale is forgotten": lambda q, k, scale: q @ k.T,
+            "queries and keys are both multiplied by the scale": lambda q, k, scale:
+                scale**2 * q @ k.T,
+            "rows and columns of the result are exchanged": lambda q, k, scale:
+                (scale * k @ q.T).reshape(len(q), len(k)),
             "the queries are loaded from K": lambda q, k, scale: scale * k[: len(q)] @ k.T}),),
         drive=in_bounds),
     CourseTask("01.15", "mean_in_two_tiles", "A kernel with an online softmax", 5, 3, 3, (
@@ -357,13 +381,13 @@ TURNS: tuple[CourseTask, ...] = (
                examples(lambda draw, rows, columns, scale: (draw.normal(
                    rows, columns, dtype=torch.float32, scale=scale), draw.normal(
                    columns, dtype=torch.float32)), (3, 8, 2.0), (5, 32, 2.0), (4, 16, 300.0)),
-               "the mean",
-               wrong=mistakes(two_tiles, {
-            "the terms of the first tile are not corrected when the maximum grows":
-                {"corrected": False},
-            "the first tile is forgotten": {"first": False},
-            "no maximum is subtracted, and e^score overflows": {"maxima": False}})),),
-        drive=in_bounds),
+               "the mean", wrong=mistakes(two_tiles, STEP) | {
+            "the second tile is left out": lambda scores, values:
+                scores.chunk(2, 1)[0].softmax(1) @ values.chunk(2)[0],
+            "the first tile of scores is read twice": lambda scores, values:
+                two_tiles(scores.chunk(2, 1)[0].repeat(1, 2), values),
+            "the first tile of values is read twice": lambda scores, values:
+                two_tiles(scores, values.chunk(2)[0].repeat(2))}),), drive=in_bounds),
     CourseTask("01.17", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
         equals("equal to the rows, in float32", by_rows,
                examples(for_kernel, (21, 16, 16, 32), (70, 64, 32, 16), (32, 64, 16, 32),

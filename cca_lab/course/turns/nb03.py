@@ -240,10 +240,14 @@ def at_once(answer: Answer, draw: Draw) -> None:
 
 
 # 03.9: one softmax over the columns of a table
+def inside(column: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """Return which columns lie in one of the intervals."""
+    return ((column >= starts) & (column < ends)).any(1)
+
+
 def seen_by(table: Tensor, columns: int) -> Tensor:
     """Return the mask of a table of intervals, (L, columns)."""
-    column = torch.arange(columns)
-    return ((column >= table[..., :1]) & (column < table[..., 1:])).any(1)
+    return inside(torch.arange(columns), table[..., :1], table[..., 1:])
 
 
 def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
@@ -255,8 +259,7 @@ def right(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float,
     return torch.stack(rows).to(q.dtype)
 
 
-def masked(seen_of: Callable[..., Tensor] = lambda column, starts, ends: (
-               (column >= starts) & (column < ends)).any(1),
+def masked(seen_of: Callable[..., Tensor] = inside,
            weights_of: Callable[[Tensor, Tensor], Tensor] = lambda scores, seen:
                scores.masked_fill(~seen, -math.inf).softmax(1)) -> Answer:
     """Return attention as one matrix, with another mask or other weights."""
@@ -267,11 +270,6 @@ def masked(seen_of: Callable[..., Tensor] = lambda column, starts, ends: (
         return weights_of(scale * q @ keys.T, seen) @ values
 
     return dense
-
-
-def inside(column: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """Return which columns lie in one of the intervals."""
-    return ((column >= starts) & (column < ends)).any(1)
 
 
 def softmax_each(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float) -> Tensor:

@@ -9,17 +9,12 @@ from torch import Tensor
 from cca_lab.course.compare import need_items, plain
 from cca_lab.course.exercise import equals, examples, forward, mistakes
 from cca_lab.course.tasks import Answer, CourseTask, Draw
+from cca_lab.course.turns.nb02 import causal
 
 Rule = Callable[[int, list[int]], bool]  # whether a row does something with a group, by its members
 
 
 # 04.2: importance
-def attention(draw: Draw, length: int) -> Tensor:
-    """Return random weights of full causal attention, (L, L)."""
-    later = torch.ones(length, length).triu(1).bool()
-    return draw.normal(length, length, scale=2.0).masked_fill(later, float("-inf")).softmax(1)
-
-
 def importance(weights: Tensor) -> Tensor:
     """Return the mean of each column from the diagonal down."""
     return torch.stack([weights[t:, t].mean() for t in range(len(weights))])
@@ -27,7 +22,7 @@ def importance(weights: Tensor) -> Tensor:
 
 def rounded(draw: Draw, tokens: int, row: int) -> tuple[Any, ...]:
     """Return weights of which a row gives all to token 0."""
-    weights = attention(draw, tokens)
+    weights = causal(draw.normal(tokens, tokens, scale=2.0))
     weights[row] = torch.eye(tokens)[0]
     return (weights,)
 
@@ -155,7 +150,8 @@ def texts(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("04.2", "importance_of", "The importance of each token", 5, 2, 4, (
         equals("the mean of a column over the rows that see it", importance,
-               examples(lambda draw, tokens: (attention(draw, tokens),), 3, 7, 12, 1),
+               examples(lambda draw, tokens: (causal(draw.normal(tokens, tokens, scale=2.0)),),
+                        3, 7, 12, 1),
                "the importance", wrong={
             "the column is divided by L; only L - t rows can see token t": lambda a: a.mean(0),
             "the column is only added up, and not divided": lambda a: a.sum(0),

@@ -16,11 +16,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.attention.fused import fused
-from cca_lab.attention.interval_attention import blend
 from cca_lab.attention.rotary import Rotation
-from cca_lab.attention.tiles import tile_for
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
@@ -43,6 +39,10 @@ class Copies:
     def drop(self, name: str, entries: Tensor, begin: int, end: int) -> Tensor:
         """Return the entries without those from `begin` to before `end`."""
         return torch.cat([entries[:, :, :begin], entries[:, :, end:]], dim=-2)
+
+    def slide(self, name: str, past: Tensor, new: Tensor, begin: int, end: int) -> Tensor:
+        """Return the entries of `past` without those from `begin` to before `end`, then `new`."""
+        return torch.cat([past[:, :, :begin], past[:, :, end:], new], dim=-2)
 
     def forget(self, *names: str) -> None:
         """Free what is kept for the named tensors, which are made anew."""
@@ -79,6 +79,12 @@ class GrowingBuffers(Copies):
                                                    left - begin + room_for(left))
             return buffer.append(entries[:, :, end:])
         return buffer.drop(begin, end)
+
+    def slide(self, name: str, past: Tensor, new: Tensor, begin: int, end: int) -> Tensor:
+        """Return what is left of `past`, then `new`, as a view of a buffer."""
+        if past.numel() < FEW or torch.is_grad_enabled():
+            return super().slide(name, past, new, begin, end)
+        return self.drop(name, self.append(name, past, new), begin, end)
 
     def forget(self, *names: str) -> None:
         """Free the buffers of the named tensors."""
@@ -216,7 +222,11 @@ class Stored:
         new = copy(self)
         new.buffers, new.seen = type(self.buffers)(), max(state.seen for state in states)
         for name in self.stored:
-            setattr(new, name, torch.cat([getattr(state, name) for state in states]))
+            if getattr(self, name) is not None:
+                setattr(new, name, torch.cat([getattr(state, name) for state in states]))
+        if self.chunk_tables:
+            cos, sin = zip(*(state.rotation for state in states), strict=True)
+            new.chunk_tables = ((torch.cat(cos), torch.cat(sin)),)
         return new
 
     def select(self, rows: Tensor) -> Self:
@@ -232,41 +242,3 @@ class Stored:
 def none_of(x: Tensor) -> Tensor:
     """Return an empty tensor, (B, H, 0, D), that does not keep the memory of x (B, H, T, D)."""
     return x[:, :, :0].clone()
-
-
-def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: float,
-               bias: float = 0.0, backend: str = "auto") -> Tensor:
-    """Attend with one row to all columns of all parts, in one softmax.
-
-    Args:
-        query: (B, H, 1, D).
-        parts: one or two pairs of keys and values, (B, Hp, n, D) each; n >= 1 and Hp, a divisor of
-            H, may differ by part.
-        scale: factor on the dot products.
-        bias: what is added to the logits of the first part, if there are two.
-        backend: of `interval_attention`; "auto" takes a single tile of the blocked backend, without
-            a table of intervals, where no kernel is used and no gradient is recorded.
-
-    Returns:
-        (B, H, 1, D) in the query's dtype.
-    """
-    (key, value), *others = parts
-    if others and not bias and key.shape[1] == others[0][0].shape[1] and key.numel() < FEW \
-            and others[0][0].numel() < FEW:
-        key, value = (torch.cat(both, dim=2) for both in zip(*parts, strict=True))
-        others = []
-    if not others:
-        return _tile(query, key, value, scale, backend)[0].reshape(query.shape)
-    out, lse, *second = [x.reshape(shape) for part in parts for x, shape in zip(
-        _tile(query, *part, scale, backend), (query.shape, query.shape[:3]), strict=True)]
-    return blend(out, lse + bias if bias else lse, *second).to(query.dtype)
-
-
-def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float,
-          backend: str) -> tuple[Tensor, Tensor]:
-    """Return out and lse; a KV head's query heads may be the rows of a tile."""
-    if backend != "auto" or torch.is_grad_enabled() or fused(query):
-        return interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
-                                  scale=scale, backend=backend, return_lse=True)
-    rows = query.reshape(len(query), key.shape[1], -1, query.shape[3])  # (B, Hp, H / Hp, D)
-    return tile_for(query.device, query.dtype, scale).forward(rows, key, value, None, False, scale)

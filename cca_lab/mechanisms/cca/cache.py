@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention import interval_attention
-from cca_lab.attention.dense import expand_heads
+from cca_lab.attention.dense import accumulation_dtype, expand_heads
 from cca_lab.attention.pooling import pool_checked, pooling_backend
 from cca_lab.attention.rotary import Rotation, at, copied
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms import CCA, indices
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
@@ -26,7 +27,6 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
@@ -128,9 +128,11 @@ class CCAState(Stored):
                             self.core_value[:, :, :cores])
         _, core_key, core_value = self.visible
         if stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
-            parts = [(core_key, core_value), (self.raw_key, self.raw_value)]
-            return attend_row(query, parts if cores else parts[1:], scale=scale,
-                              bias=self.bias, backend=self.backend)
+            bias = () if not self.bias else [
+                query.new_full((1, 1), x, dtype=accumulation_dtype(query.dtype)).expand(1, n)
+                for x, n in ((self.bias, cores), (0.0, self.raw_key.shape[2]))]
+            return attend_row(query, [core_key, self.raw_key], [core_value, self.raw_value],
+                              scale=scale, bias=bias, backend=self.backend)
         heads = core_key.shape[1]  # H with one core per query head, else Hk
         intervals = chunk_intervals(start, stop, self.group, self.window, self.sinks)
         keys, values = (behind(core, expand_heads(raw, heads)) for core, raw in (

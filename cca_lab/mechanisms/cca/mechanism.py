@@ -60,32 +60,32 @@ from cca_lab.settings import check_integers
 POOLINGS = ("softmax", "mean", "max")
 
 
-def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int,
-                    window: int) -> Tensor:
+def paper_algorithm(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int) -> Tensor:
     """Compute CCA-Attention of one head (Algorithm 1), in its simplest form: read this first.
 
     Args:
-        queries, keys, values: (L, D).
+        q, k, v: queries, keys and values, (L, D).
         group: g, tokens in a group.
         window: s, the local window: at least the s nearest tokens of a row stay raw.
 
     Returns:
         (L, D).
     """
-    length, scale = len(keys), keys.shape[1] ** -0.5
-    core_keys, core_values, out = [], [], []
-    for p in range(length // group):                                                     # lines 1-7
-        members, last = slice(p * group, p * group + group), p * group + group - 1
-        phi = torch.softmax(scale * (keys[members] @ queries[last]), dim=0)  # Eq. 2, last query
-        core_keys.append(phi @ keys[members])
-        core_values.append(phi @ values[members])
-    for i in range(length):                                                              # line 9
+    scale = k.shape[1] ** -0.5
+    core_keys, core_values = [], []
+    for p in range(len(k) // group):  # lines 1-7
+        part = slice(p * group, (p + 1) * group)
+        phi = torch.softmax(scale * (k[part] @ q[part][-1]), dim=0)  # Eq. 2: the last query
+        core_keys.append(phi @ k[part])
+        core_values.append(phi @ v[part])
+    rows = []
+    for i in range(len(q)):  # line 9
         n = max(0, (i + 1 - window) // group)  # line 10: cores row i sees
-        raw = slice(group * n, i + 1)  # line 11: raw tokens
-        row_keys = torch.stack([*core_keys[:n], *keys[raw]])
-        row_values = torch.stack([*core_values[:n], *values[raw]])
-        out.append(torch.softmax(scale * (row_keys @ queries[i]), dim=0) @ row_values)   # line 12
-    return torch.stack(out)
+        first = group * n  # line 11: raw tokens from here to its own
+        keys = torch.stack([*core_keys[:n], *k[first : i + 1]])
+        values = torch.stack([*core_values[:n], *v[first : i + 1]])
+        rows.append(torch.softmax(scale * (keys @ q[i]), dim=0) @ values)  # line 12
+    return torch.stack(rows)
 
 
 @dataclass(frozen=True, kw_only=True)

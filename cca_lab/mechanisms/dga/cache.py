@@ -5,21 +5,25 @@ tokens. With choose="blocks" tokens are divided after every B tokens, by the blo
 keys; with choose="prompt" once after the prompt, and then after every m' generated tokens.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation, copied
+from cca_lab.attention.row import attend_row
+from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
     Copies,
     Draw,
     GrowingBuffers,
+    State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.columns import behind
@@ -29,7 +33,7 @@ from cca_lab.settings import check_integers
 
 
 class DGAState(Stored):
-    """Divided and raw tokens of one layer, for rows whose text begins at the same column.
+    """Divided and raw tokens of one layer, for rows of equal length, see `ragged.Row`.
 
     Attributes:
         seen: tokens read so far.
@@ -41,9 +45,13 @@ class DGAState(Stored):
 
     kept_key = kept_value = raw_key = raw_value = raw_query = NO_TOKENS
     stored = ("kept_key", "kept_value", "raw_key", "raw_value", "raw_query")
+    columns = ("kept_key", "raw_key"), ("kept_value", "raw_value")
+    remembers = True
 
     def __init__(self, mechanism: DGA) -> None:
-        self.mechanism, self.seen = mechanism, 0
+        self.mechanism, self.backend, self.seen = mechanism, mechanism.backend, 0
+        self.size = mechanism.block if mechanism.choose == "blocks" else decode_span(
+            mechanism.group)
         self.buffers: Copies = GrowingBuffers()
 
     def _forget_raw(self) -> None:
@@ -61,12 +69,10 @@ class DGAState(Stored):
             self.raw_query = none_of(query)
             if self.mechanism.choose == "prompt":
                 return self._read_prompt(query, key, value, scale, rotation)
-        size = self.mechanism.block if self.mechanism.choose == "blocks" else decode_span(
-            self.mechanism.group)
         outputs, length = [], key.shape[2]
         start = 0
         while start < length:
-            taken, full = fill(self.raw_key.shape[2], length - start, size)
+            taken, full = fill(self.raw_key.shape[2], length - start, self.size)
             now = slice(start, start + taken)
             q, k, v, tables = query, key, value, rotation
             if taken < length:
@@ -74,9 +80,8 @@ class DGAState(Stored):
                 tables = rotation and copied(rotation, now)
             outputs.append(self._read(q, k, v, scale, tables))
             if full:
-                self._divide(query[:, :, now.stop - 1 : now.stop], scale)
+                self.close(query[:, :, now.stop - 1 : now.stop], scale)
             start = now.stop
-        self.seen += length
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
     def _read_prompt(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
@@ -91,23 +96,36 @@ class DGAState(Stored):
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
               rotation: Rotation | None) -> Tensor:
         """Attend to focal tokens, groups and raw tokens, in one softmax."""
+        self.store(query, key, value, scale, rotation)
+        kept = self.kept_key.shape[2]
+        if kept and query.shape[2] == 1:
+            return attend_row(query, [self.kept_key, self.raw_key],
+                              [self.kept_value, self.raw_value], scale=scale, backend=self.backend)
+        visible = causal_intervals(query.shape[2], kept + self.raw_key.shape[2])
+        return interval_attention(query, behind(self.kept_key, self.raw_key),
+                                  behind(self.kept_value, self.raw_value), visible, scale=scale,
+                                  backend=self.backend)
+
+    def room(self) -> int:
+        """Return the number of tokens after which the raw tokens are divided."""
+        return self.size - self.raw_key.shape[2]
+
+    def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Store raw tokens."""
+        self.seen += key.shape[2]
         self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
         self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
         if self.mechanism.choose == "blocks":
             self.raw_query = self.buffers.append("raw_query", self.raw_query, query)
         if rotation is not None:
             self.remember(rotation)
-        kept = self.kept_key.shape[2]
-        if kept and query.shape[2] == 1:
-            return attend_row(query, [(self.kept_key, self.kept_value),
-                                      (self.raw_key, self.raw_value)],
-                              scale=scale, backend=self.mechanism.backend)
-        visible = causal_intervals(query.shape[2], kept + self.raw_key.shape[2])
-        return interval_attention(query, behind(self.kept_key, self.raw_key),
-                                  behind(self.kept_value, self.raw_value), visible, scale=scale,
-                                  backend=self.mechanism.backend)
 
-    def _divide(self, last_query: Tensor, scale: float) -> None:
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for rows of different length, see `ragged`."""
+        return ragged.joined(states)
+
+    def close(self, last_query: Tensor, scale: float) -> None:
         """Divide the raw tokens into focal tokens and groups."""
         if self.mechanism.choose == "blocks":
             queries, one_block = self.raw_query, replace(self.mechanism, choose="prompt")

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.attention.dense import accumulation_dtype, product
+from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.received import attention_received
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
@@ -70,11 +71,7 @@ class H2OState(Stored):
     def _attend(self, query: Tensor, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, and update the scores."""
         if query.shape[2] == 1:  # the row sees all
-            dtype = self.score.dtype
-            rows = query.reshape(len(query), self.key.shape[1], -1, query.shape[3]).to(dtype)
-            weights = (product(rows, self.key.to(dtype).mT) * scale).softmax(dim=-1)
-            self.score += weights.detach().mean(dim=2)                         # (B, Hk, n)
-            return product(weights, self.value.to(dtype)).to(query.dtype).reshape(query.shape)
+            return attend_row(query, [self.key], [self.value], scale=scale, received=self.score)
         entries, kv_heads = self.key.shape[2], self.key.shape[1]
         out, lse = interval_attention(query, self.key, self.value,
                                       causal_intervals(query.shape[2], entries), scale=scale,

@@ -1,14 +1,18 @@
 """The decode-time cache of kept heads: all tokens for some, the other mechanism's entries else."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.base import Mechanism
+from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     Copies,
@@ -16,7 +20,6 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
@@ -32,7 +35,10 @@ OTHER_CACHES: dict[str, type[MechanismCache[Any]]] = {cache.mechanism.name: cach
 
 
 class FullState(Stored):
-    """All tokens of some heads of a layer, (B, Hk, t, D)."""
+    """All tokens of some heads of a layer, (B, Hk, t, D), see `ragged.Row`."""
+
+    columns = ("key",), ("value",)
+    remembers = False
 
     key: Tensor  # key and value exist once a token has been read
     value: Tensor
@@ -46,14 +52,27 @@ class FullState(Stored):
         """Process T new tokens, see `State.step`."""
         if self.seen == 0:
             self.key, self.value = none_of(key), none_of(value)
-        self.key = self.buffers.append("key", self.key, key)
-        self.value = self.buffers.append("value", self.value, value)
-        self.seen += key.shape[2]
+        self.store(query, key, value, scale, rotation)
         if key.shape[2] == 1:
-            return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
         return interval_attention(query, self.key, self.value,
                                   causal_intervals(key.shape[2], self.seen), scale=scale,
                                   backend=self.backend)
+
+    def room(self) -> int:
+        """Return that nothing is closed."""
+        return ragged.NEVER
+
+    def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Store tokens."""
+        self.key = self.buffers.append("key", self.key, key)
+        self.value = self.buffers.append("value", self.value, value)
+        self.seen += key.shape[2]
+
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for rows of different length, see `ragged`."""
+        return ragged.joined(states)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens."""
@@ -88,8 +107,28 @@ class KeptHeadsState(Stored):
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows."""
+        return self._with({name: state.select(rows) for name, state in self.states.items()})
+
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for rows of different length if the states of all parts have one."""
+        together = {name: state.join([row.states[name] for row in states])
+                    for name, state in self.states.items()} if all(
+                        row.seen for row in states) else {}
+        if not together or max(map(len, together.values())) > 1:
+            return list(states)
+        return [self._with({name: one for name, (one,) in together.items()})]
+
+    def split(self) -> list[State]:
+        """Return a state for each row if those of a part are of different length."""
+        parts = {name: state.split() for name, state in self.states.items()}
+        rows = [torch.tensor([row], device="cpu")
+                for row in range(max(map(len, parts.values()), default=1))]
+        return [self._with({name: ones[row] if len(ones) == len(rows) else ones[0].select(only)
+                            for name, ones in parts.items()}) for row, only in enumerate(rows)]
+
+    def _with(self, states: dict[str, State]) -> Self:
         new = copy(self)
-        new.states = {name: state.select(rows) for name, state in self.states.items()}
+        new.states, new.seen = states, max((one.seen for one in states.values()), default=0)
         return new
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:

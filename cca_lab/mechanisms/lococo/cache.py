@@ -4,6 +4,7 @@ It stores the columns [slots ; raw] of the mechanism in that order. A segment is
 tokens, or, with borders="calls", also when a call ends. More than M columns are then compressed.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,14 +14,16 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
+from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
     Copies,
     Draw,
     GrowingBuffers,
+    State,
     Stored,
-    attend_row,
     none_of,
 )
 from cca_lab.mechanisms.indices import compresses, fill
@@ -39,7 +42,7 @@ class Borrowed:
 
 
 class LoCoCoState(Stored):
-    """Slots and raw tokens of one layer, for rows with the same segment borders.
+    """Slots and raw tokens of one layer, for rows with the same segment borders, see `ragged.Row`.
 
     Attributes:
         seen: tokens read so far.
@@ -50,6 +53,7 @@ class LoCoCoState(Stored):
 
     key = value = NO_TOKENS
     stored = ("key", "value", "received")
+    columns = ("key",), ("value",)
 
     def __init__(self, mechanism: LoCoCo, compressor: Borrowed | None = None) -> None:
         if not isinstance(mechanism.segment, int):
@@ -57,6 +61,7 @@ class LoCoCoState(Stored):
                              "with borders='calls' each call begins a segment")
         self.mechanism, self.compressor = mechanism, compressor or Borrowed(None)
         self.segment, self.seen, self.open = mechanism.segment, 0, 0
+        self.remembers, self.backend = mechanism.scored, mechanism.backend
         self.received: Tensor | None = None
         self.buffers: Copies = GrowingBuffers()
 
@@ -73,14 +78,24 @@ class LoCoCoState(Stored):
                 x[:, :, now] for x in (query, key, value))
             outputs.append(self._read(q, k, v, scale))
             if full:
-                self._close()
+                self.close(query, scale)
             start = now.stop
         if self.mechanism.borders == "calls" and self.open:
-            self._close()
+            self.close(query, scale)
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Process tokens of one segment."""
+        self.store(query, key, value, scale, None)
+        return self._attend(query, scale)
+
+    def room(self) -> int:
+        """Return the number of tokens after which the segment is closed."""
+        return self.segment - self.open
+
+    def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Store tokens of one segment, and the attention that they pay."""
         if self.open == 0 and self.mechanism.scores == "last" and self.received is not None:
             self.received = torch.zeros_like(self.received)
         self.key = self.buffers.append("key", self.key, key)
@@ -91,21 +106,18 @@ class LoCoCoState(Stored):
             if self.received is not None:
                 accumulated[..., : columns - rows] += self.received
             self.received = accumulated
-        output = self._attend(query, scale)
         self.seen += rows
         self.open += rows
-        return output
 
     def _attend(self, query: Tensor, scale: float) -> Tensor:
         """Attend to the columns and the chunk's own past."""
-        backend, rows = self.mechanism.backend, query.shape[2]
-        if rows == 1:
-            return attend_row(query, [(self.key, self.value)], scale=scale, backend=backend)
-        visible = causal_intervals(rows, self.key.shape[2])
+        if query.shape[2] == 1:
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
+        visible = causal_intervals(query.shape[2], self.key.shape[2])
         return interval_attention(query, self.key, self.value, visible, scale=scale,
-                                  backend=backend)
+                                  backend=self.backend)
 
-    def _close(self) -> None:
+    def close(self, last_query: Tensor, scale: float) -> None:
         """Close the segment, and mix all columns into the slots if they are more than M."""
         self.open = 0
         if not compresses(self.key.shape[2], self.mechanism.slots):
@@ -116,6 +128,13 @@ class LoCoCoState(Stored):
         self.buffers.forget("key", "value")
         if self.received is not None:
             self.received = (weights.detach() @ self.received[..., None])[..., 0]
+
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for rows of different length, see `ragged`."""
+        if self.mechanism.borders == "text":
+            return ragged.joined(states)
+        full = all(state.key.shape[2] == self.mechanism.slots for state in states)
+        return [self.joined(states)] if full else list(states)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens."""

@@ -25,13 +25,12 @@ from cca_lab.options import Count
 from cca_lab.reporting import machine, write_figure
 from cca_lab.studies.benchmarks.timing import (
     compared,
-    copy_call,
     interleave,
     least_bytes,
-    median_and_range,
     peak_of,
     product_call,
     ratios,
+    roof,
     useful_flops,
 )
 from cca_lab.studies.study import cell, markdown, percent, result_file
@@ -80,7 +79,8 @@ class AttentionBench:
         with result_file(self.out) as result:
             result |= {"machine": machine(), "bench": "attention", "rounds": self.rounds,
                        "shape": SHAPE | {"dtype": self.dtype},
-                       "roof": roof(self.rounds, self.dtype)}
+                       "roof": roof(PRODUCT_SIZE, COPY_BYTES, getattr(torch, self.dtype),
+                                     torch.device("cpu"), self.rounds)}
             result["rows"] = [row for length, kind in product(self.length, PASSES)
                               for row in measure(length, names, kind, self.rounds, self.dtype,
                                                  self.memory)]
@@ -195,18 +195,6 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
                      "full_of_peak": of_peak(FULL, many), "cca_of_peak": of_peak(name, few),
                      **({"full_peak": peaks[FULL], "cca_peak": peaks[name]} if memory else {})})
     return rows
-
-
-def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
-    """Return a product's operations and a copy's bytes per second, medians with ranges."""
-    cpu = torch.device("cpu")
-    product, flops = product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu)
-    copy, size = copy_call(COPY_BYTES, cpu)
-    times = interleave({PRODUCT: product, "copy": copy}, rounds)
-    rate, rate_range = median_and_range([flops / time for time in times[PRODUCT]])
-    bandwidth, bandwidth_range = median_and_range([size / time for time in times["copy"]])
-    return {"product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} {dtype}", "flops": rate,
-            "flops_range": rate_range, "bandwidth": bandwidth, "bandwidth_range": bandwidth_range}
 
 
 def rates_of(row: Mapping[str, Any], shape: Mapping[str, Any]) -> tuple[float, float]:

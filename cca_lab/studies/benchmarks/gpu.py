@@ -1,4 +1,4 @@
-"""Check and time the kernels on one GPU, within ten minutes: `cca-lab study gpu`.
+"""Check and time the kernels on one GPU: `cca-lab study gpu`.
 
 One layer has 32 heads of 128 features as in LLaMA2-7B, in bfloat16. `correctness` compares the
 kernels with float64. The contenders of `speed`, on the same q, k, v, in rounds of rotating order:
@@ -12,8 +12,8 @@ kernels with float64. The contenders of `speed`, on the same q, k, v, in rounds 
     pooling         the pooling alone
 
 `decode` has one row against a cache, launched from Python and as a CUDA graph, as servers decode: a
-row takes some microseconds, less than Python needs to launch it. `model` has as many of LLaMA2-7B's
-layers, with random weights, as fit beside the full cache.
+row takes some microseconds, less than Python needs to launch it. `model` has 17 of LLaMA2-7B's
+layers, with random weights.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,24 +37,24 @@ from cca_lab.studies.benchmarks import gpu_correctness
 from cca_lab.studies.benchmarks.flex import flex_call
 from cca_lab.studies.benchmarks.results import Section, chosen, random_tensors, words
 from cca_lab.studies.benchmarks.timing import (
-    copy_call,
     interleave,
     median_and_range,
-    product_call,
+    roof,
     synchronize,
     useful_flops,
 )
 from cca_lab.studies.study import markdown, result_file
 
 HEADS, HEAD_DIM, DTYPE = 32, 128, torch.bfloat16
-LENGTHS = (32768, 131072, 8192, 65536, 16384, 4096)  # those that may be left out last
+LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
 SETTINGS = ((16, 1024), (16, 4096))  # groups and windows of CCA
 FLEX_LENGTHS = (32768,)  # where FlexAttention is compiled, tens of seconds each
+DRAWN = ("flash", "sdpa", "full, kernel", "CCA, s = 1024", "CCA, kernel, s = 1024")
 KV_HEADS = (32, 8)  # of a decoded row, without and with grouped queries
 PRODUCT, COPY = 8192, 1 << 31  # rows of the square matrices, and bytes of the copy, of the roof
 ROUNDS, LEAST = 3, 0.02  # interleaved rounds; seconds of one measurement
-HIDDEN, INNER, VOCABULARY, LAYERS = 4096, 11008, 32000, 32  # of LLaMA2-7B
-MEMORY = 0.9  # share of the free memory that the layers may use
+HIDDEN, INNER, VOCABULARY = 4096, 11008, 32000  # of LLaMA2-7B
+LAYERS = 17  # that fit into 80 GB beside the full cache of the longest text
 
 Attend = Callable[..., Any]
 Inputs = tuple[Tensor, ...]
@@ -71,7 +71,7 @@ class Contender(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench:
-    """Check and time the kernels on a GPU, within ten minutes."""
+    """Check and time the kernels on a GPU; on an H100, in about ten minutes."""
 
     section: tuple[str, ...] = ()
     """Sections to run: correctness, speed, decode, model; all without the option."""
@@ -86,41 +86,35 @@ class GpuBench:
         if not torch.cuda.is_available():
             raise ValueError("gpu: there is none (torch.cuda.is_available() is False); run this "
                              "where one is")
+        def save() -> None:
+            if self.out:
+                write_json(self.out, result)
+
         with result_file(self.out) as result:
             result |= {"machine": machine() | gpu_facts(), "bench": "gpu", "heads": HEADS,
                        "head_dim": HEAD_DIM, "sections": {}}
-            for name, (measure, limit) in sections.items():
-                print(f"{name}: no case begins after {limit:.0f} s", flush=True)
-                section = Section(limit, lambda: write(self.out, result))
+            for name, (measure, _) in sections.items():
+                section = Section(save)
                 result["sections"][name] = section.found
                 measure(section)
-        for name, found in result["sections"].items():
-            print(f"\n{name}\n", TABLES[name](result), *problems(found), sep="\n")
+        for name, (_, table) in sections.items():
+            print(f"\n{name}\n", table(result), sep="\n")
+            for row in result["sections"][name]["rows"]:
+                if "error" in row:
+                    print("failed:", *(f"{key} {value}" for key, value in row.items()))
         if self.figure is not None:
             write_figure(self.figure, draw(result))
-
-
-def write(out: Path | None, result: dict[str, Any]) -> None:
-    """Write what is measured so far, if there is a file."""
-    if out is not None:
-        write_json(out, result)
 
 
 def speed(section: Section) -> None:
     """Measure the machine's peaks, then every contender at every length, forward and backward."""
     from torch._functorch import config
 
-    def roof() -> None:
-        matmul, flops = product_call(PRODUCT, DTYPE, device())
-        copy, size = copy_call(COPY, device())
-        times = interleave({"product": matmul, "copy": copy}, 5, LEAST)
-        peak, peak_range = median_and_range([flops / time for time in times["product"]])
-        bandwidth, bandwidth_range = median_and_range([size / time for time in times["copy"]])
-        section.found |= {"peak": peak, "peak_range": peak_range, "bandwidth": bandwidth,
-                          "bandwidth_range": bandwidth_range,
-                          "product": f"{PRODUCT} x {PRODUCT} bfloat16"}
+    def peaks() -> None:
+        found = roof(PRODUCT, COPY, DTYPE, device(), 5, LEAST)
+        section.found |= found | {"peak": found["flops"]}
 
-    section.attempt("roof", roof)
+    section.attempt("roof", peaks)
     # The backward is timed repeatedly on one graph, which compiled code allows only without donated
     # buffers. That setting is local to a thread, and on a GPU autograd would run the backward in
     # another thread.
@@ -295,15 +289,14 @@ def model(section: Section) -> None:
     quiet()
     longest, (group, window) = max(LENGTHS) + TOKENS, SETTINGS[0]
     options = {"group": group, "window": window}
-    layers = layers_that_fit(longest, torch.cuda.mem_get_info()[0])
-    config = LlamaConfig(hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=layers,
+    config = LlamaConfig(hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=LAYERS,
                          num_attention_heads=HEADS, num_key_value_heads=HEADS,
                          vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2,
                          max_position_embeddings=longest)
     torch.manual_seed(0)
     with device():
         stack = AutoModelForCausalLM.from_config(config, dtype=DTYPE, attn_implementation="sdpa")
-    section.found |= {"layers": layers, "of_layers": LAYERS, "tokens": TOKENS, "options": options,
+    section.found |= {"layers": LAYERS, "tokens": TOKENS, "options": options,
                       "dtype": str(DTYPE).removeprefix("torch."),
                       "parameters": sum(p.numel() for p in stack.parameters())}
 
@@ -317,19 +310,6 @@ def model(section: Section) -> None:
 
     for length in LENGTHS:
         section.attempt(f"prompt of {length}", partial(measure, length))
-
-
-def layers_that_fit(length: int, free: float) -> int:
-    """Return how many layers fit into `free` bytes with a full cache of `length`; at least 1."""
-    activations = DTYPE.itemsize * length * (6 * INNER + 12 * HIDDEN)
-    a_layer = DTYPE.itemsize * (4 * HIDDEN**2 + 3 * HIDDEN * INNER + 2 * length * HIDDEN)
-    left = MEMORY * free - activations - 2 * DTYPE.itemsize * VOCABULARY * HIDDEN
-    return max(1, min(LAYERS, int(left // a_layer)))
-
-
-SECTIONS: dict[str, tuple[Callable[[Section], None], float]] = {
-    "correctness": (gpu_correctness.run, 130.0), "speed": (speed, 180.0), "decode": (decode, 30.0),
-    "model": (model, 110.0)}
 
 
 def timed(makes: Mapping[str, Callable[[], Callable[[], object]]]
@@ -360,15 +340,6 @@ def gpu_facts() -> dict[str, Any]:
 def rows_of(result: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the rows of a section that are not errors."""
     return [row for row in result["sections"][name]["rows"] if "error" not in row]
-
-
-def problems(section: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what failed and what was left out, in words."""
-    for row in section["rows"]:
-        if "error" in row:
-            where = (str(row[key]) for key in ("case", "contender", "pass", "length") if key in row)
-            yield " ".join(where) + f": {row['error']}"
-    yield from (f"left out: {text}" for text in section["left_out"])
 
 
 def card_table(result: Mapping[str, Any], columns: list[str], rows: list[list[str]]) -> str:
@@ -412,19 +383,6 @@ def speed_table(result: Mapping[str, Any]) -> str:
     return card_table(result, *by_length(rows, ("pass", "contender"), cell))
 
 
-def rate_table(result: Mapping[str, Any]) -> str:
-    """Return useful operations by length, in 10^12 per second; of the peak at the longest."""
-    rows = [row for row in rows_of(result, "speed") if row.get("rate")]
-    columns, cells = by_length(rows, ("pass", "contender"),
-                               lambda row: f"{row['rate'] / 1e12:.0f}")
-    longest = max(row["length"] for row in rows)
-    shares = {(row["pass"], row["contender"]): row["of_peak"] for row in rows
-              if row["length"] == longest}
-    return card_table(result, [*columns, "of the peak"], [
-        [*line, f"{100 * share:.0f} %" if (share := shares.get((line[0], line[1]))) else "-"]
-        for line in cells])
-
-
 def decode_table(result: Mapping[str, Any]) -> str:
     """Return microseconds of one row against a cache, by length."""
     return card_table(result, *by_length(rows_of(result, "decode"), ("kv_heads", "contender"),
@@ -442,9 +400,9 @@ def model_table(result: Mapping[str, Any]) -> str:
          for row in rows_of(result, "model")])
 
 
-TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "correctness": correctness_table, "decode": decode_table, "model": model_table,
-    "speed": lambda result: speed_table(result) + "\n" + rate_table(result)}
+SECTIONS: dict[str, tuple[Callable[[Section], None], Callable[[Mapping[str, Any]], str]]] = {
+    "correctness": (gpu_correctness.run, correctness_table), "speed": (speed, speed_table),
+    "decode": (decode, decode_table), "model": (model, model_table)}
 
 
 def draw(result: Mapping[str, Any]) -> Any:
@@ -453,12 +411,9 @@ def draw(result: Mapping[str, Any]) -> Any:
 
     series: dict[str, dict[int, float]] = {}
     for row in rows_of(result, "speed"):
-        shown = row["setting"] is None or tuple(row["setting"]) == SETTINGS[0]
-        if row["pass"] == "forward" and row["pairs"] and shown:
+        if row["pass"] == "forward" and row["contender"] in DRAWN:
             series.setdefault(row["contender"], {})[row["length"]] = 1e3 * row["seconds"]
-    most = max(map(len, series.values()))
-    everywhere = {name: times for name, times in series.items() if len(times) == most}
-    lengths = sorted(set.intersection(*map(set, everywhere.values())))
+    lengths = sorted(set.intersection(*map(set, series.values())))
     return against_context(
-        lengths, {name: [times[n] for n in lengths] for name, times in everywhere.items()},
+        lengths, {name: [times[n] for n in lengths] for name, times in series.items()},
         ylabel="milliseconds, forward", title=f"Attention of a layer: {result['machine']['gpu']}")

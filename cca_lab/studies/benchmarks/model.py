@@ -6,8 +6,6 @@ a GPT-2 of random weights, or a real one, whose peak memory is measured too. Wha
 is imported late, so that help is quick.
 """
 
-import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from cca_lab.options import Count, Natural
 from cca_lab.reporting import device, device_name, machine, write_figure
 from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, peak_of, rotating, seconds
-from cca_lab.studies.study import cell, markdown, result_file
+from cca_lab.studies.study import cell, markdown, ranked_heads, result_file
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -35,11 +33,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 # Of a real model: docs/results/smollm2.md, whose window has CCA's entries at 4096 tokens.
 REAL = {"cca": {"group": 16, "window": 128, "sinks": 4},
         "streaming_llm": {"sinks": 4, "recent": 395}}
-FULL, LOWER, KEPT = "full", ", bfloat16", "kept_heads"  # the second ends a name: in this dtype
+FULL = "full"
 PROMPTS, PROMPTS_REAL = (1024, 8192), (2048, 4096, 8192)
 STEP, STEPS_REAL = (2, 1024), ((1, 1024), (1, 4096))  # rows and tokens of a training step
-WARM = 256  # tokens of a real model's prompt in the round that is not counted
-CELL = 60.0  # seconds of a real model's prompt after which no round begins, the first excepted
+WARM = 256  # tokens of the prompt before the one whose memory is measured
 TOKENS = 16  # decoded after a prompt, and timed
 VOCABULARY = 4096
 
@@ -71,7 +68,7 @@ class ModelBench:
     prompt: tuple[Count, ...] = ()
     """Tokens per prompt; without the option 1024 and 8192, of a real model 2048, 4096 and 8192."""
     attention: tuple[str, ...] = ()
-    """Mechanisms beside full; of a real model also with the dtype, as in "cca, bfloat16"."""
+    """Mechanisms beside full attention."""
     rounds: Count = 3
     """Interleaved rounds; each time is the median over them."""
     out: Path | None = None
@@ -82,12 +79,33 @@ class ModelBench:
     def run(self) -> None:
         """Measure one row per attention and prompt, and one per attention for training."""
         from cca_lab.models.checkpoints import quiet
+        from cca_lab.models.inputs import check_length
 
         quiet()
         with result_file(self.out) as result:
+            options = chosen("attention", self.attention, self._known())
+            prompts = self.prompt or (PROMPTS if self.model is None else PROMPTS_REAL)
+            steps: tuple[tuple[int, int], ...] = STEPS_REAL
+            if self.model is None:
+                torch.manual_seed(0)
+                model = new_gpt2(self.layers, self.width, self.heads,
+                                 max(*prompts, STEP[1]) + TOKENS)
+                model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
+                steps, trained = (STEP,), [FULL, *options]
+            else:
+                model, trained = _loaded(self.model), [FULL, "cca"]
+            check_length(model, "prompt", max(prompts) + TOKENS)
             result |= {"machine": machine(), "bench": "model", "device": device_name(),
-                       "rounds": self.rounds, "tokens": TOKENS,
-                       **(self._random() if self.model is None else self._real(self.model))}
+                       "rounds": self.rounds, "tokens": TOKENS, "model": self._about(model),
+                       "options": options, "writing": []}
+            for prompt in prompts:
+                rows = measure_writing(model, [FULL, *options], prompt, self.rounds, options)
+                for row in rows if self.model is not None else ():
+                    row["peak_bytes"] = peak_of(prepare, self.model, row["attention"],
+                                                options.get(row["attention"], {}), prompt)
+                result["writing"] += rows
+            result["training"] = [row for step in steps for row in measure_training(
+                model, trained, step, self.rounds, options)]
         if self.figure is not None:
             from cca_lab.views.figures.costs import bars
 
@@ -98,44 +116,14 @@ class ModelBench:
                 title=f"{_title(result['model'])}: a prompt of {longest} tokens"))
         print(table(result))
 
-    def _random(self) -> dict[str, Any]:
-        """Measure a GPT-2 of random weights."""
-        options = chosen("attention", self.attention, OPTIONS)
-        names, prompts = [FULL, *options], self.prompt or PROMPTS
-        torch.manual_seed(0)
-        model = new_gpt2(self.layers, self.width, self.heads,
-                         max(*prompts, STEP[1]) + TOKENS)
-        model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
-        return {"model": self._about(model), "options": options,
-                "writing": [row for prompt in prompts
-                            for row in measure_writing(model, names, prompt, self.rounds, options)],
-                "training": measure_training(model, names, STEP, self.rounds, options)}
-
-    def _real(self, folder: str) -> dict[str, Any]:
-        """Measure a model's time and memory per attention and prompt, and its training."""
-        from cca_lab.models.inputs import check_length
-
-        known: dict[str, dict[str, Any]] = {FULL + LOWER: {}, **REAL}
-        if self.retrieval is not None:
-            ranked = json.loads(self.retrieval.read_text(encoding="utf-8"))
-            known[KEPT] = {"kept": best_heads(ranked["scores"][ranked["best"]], self.keep),
-                           "others": {"name": "cca", **REAL["cca"]}}
-        options = chosen("attention", self.attention or known,
-                         known | {name + LOWER: known[name] for name in known})
-        names, prompts = [FULL, *options], self.prompt or PROMPTS_REAL
-        model, lower = (_loaded(folder, name) for name in (FULL, FULL + LOWER))
-        check_length(model, "prompt", max(prompts) + TOKENS)
-        writing = []
-        for prompt in prompts:
-            for row in measure_writing(model, names, prompt, self.rounds, options, lower):
-                name = row["attention"]
-                writing.append(row | {"peak_bytes": peak_of(prepare, folder, name,
-                                                            options.get(name, {}), prompt)})
-        del lower
-        training = [row for step in STEPS_REAL
-                    for row in measure_training(model, [FULL, "cca"], step, self.rounds, REAL)]
-        return {"model": self._about(model), "options": options, "writing": writing,
-                "training": training}
+    def _known(self) -> dict[str, dict[str, Any]]:
+        """Return the options of the attentions beside full attention."""
+        if self.model is None:
+            return OPTIONS
+        if self.retrieval is None:
+            return REAL
+        kept = best_heads(ranked_heads(self.retrieval), self.keep)
+        return {**REAL, "kept_heads": {"kept": kept, "others": {"name": "cca", **REAL["cca"]}}}
 
     def _about(self, model: "PreTrainedModel") -> dict[str, Any]:
         config = model.config
@@ -164,8 +152,8 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(
         columns, [[*cells, *(cell(rates.get((name, length))) for length in steps)]
                   for name, cells in rows.items()],
-        f"{_title(result['model'])} weights; {result['device']}; medians of at most "
-        f"{result['rounds']} interleaved rounds.")
+        f"{_title(result['model'])} weights; {result['device']}; medians of {result['rounds']} "
+        "interleaved rounds.")
 
 
 def _title(size: Mapping[str, Any]) -> str:
@@ -174,10 +162,9 @@ def _title(size: Mapping[str, Any]) -> str:
             f"{size['parameters'] / 1e6:.1f} M")
 
 
-def _loaded(folder: str, name: str) -> "PreTrainedModel":
-    """Return a model with full attention, in the dtype of an attention's name."""
-    dtype = torch.bfloat16 if name.endswith(LOWER) else torch.float32
-    model, _ = models.load_pretrained(folder, FULL, dtype=dtype)
+def _loaded(folder: str) -> "PreTrainedModel":
+    """Return a model with full attention."""
+    model, _ = models.load_pretrained(folder, FULL, dtype=torch.float32)
     model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to
     return model
 
@@ -188,9 +175,8 @@ def prepare(folder: str, name: str, options: Mapping[str, Any],
     from cca_lab.models.checkpoints import quiet
 
     quiet()
-    model, name = _loaded(folder, name), name.removesuffix(LOWER)
+    model = models.swap_attention(_loaded(folder), name, **options)
     ids = random_ids(model, prompt + 1)
-    models.swap_attention(model, name, **options)
 
     def call(size: int = prompt) -> object:
         return write(model, new_cache(model, name), ids[:size], ids[-1:])
@@ -262,28 +248,20 @@ def nbytes(cache: Any) -> int:
 
 
 def measure_writing(model: "PreTrainedModel", names: Sequence[str], prompt: int, rounds: int,
-                    options: Mapping[str, dict],
-                    lower: "PreTrainedModel | None" = None) -> list[dict[str, Any]]:
-    """Return a row per attention: first token, next tokens and cache after a random prompt.
-
-    With `lower`, the same model in bfloat16 for the names that say so, rounds are short: the first
-    reads the beginning of the prompt only, and none begins after `CELL` seconds.
-    """
+                    options: Mapping[str, dict]) -> list[dict[str, Any]]:
+    """Return a row per attention: first token, next tokens and cache after a random prompt."""
     ids = random_ids(model, prompt + TOKENS)
     texts: dict[str, list[Written]] = {name: [] for name in names}
-    for round_, name in rotating(names, rounds, math.inf if lower is None else CELL):
-        used = lower if lower is not None and name.endswith(LOWER) else model
-        read = min(prompt, WARM) if lower is not None and round_ < 0 else prompt
-        mechanism = name.removesuffix(LOWER)
-        with attending(used, mechanism, options.get(name, {})):
-            written = write(used, new_cache(used, mechanism), ids[:read], ids[prompt:])
+    for round_, name in rotating(names, rounds):
+        with attending(model, name, options.get(name, {})):
+            written = write(model, new_cache(model, name), ids[:prompt], ids[prompt:])
         if round_ >= 0:
             texts[name].append(written)
     first = {name: [text.first for text in texts[name]] for name in names}
     token = {name: [sum(text.tokens) / TOKENS for text in texts[name]] for name in names}
     return [{"attention": name, "prompt": prompt, "cache_bytes": texts[name][0].nbytes,
-             "rounds": len(texts[name]), **_compared("first", first, name),
-             **_compared("token", token, name)} for name in names]
+             **_compared("first", first, name), **_compared("token", token, name)}
+            for name in names]
 
 
 def measure_training(model: "PreTrainedModel", names: Sequence[str], step: tuple[int, int],

@@ -1,7 +1,6 @@
-"""What the benchmarks share beside what all studies do: cases within a limit of time, choices."""
+"""What the benchmarks share beside what all studies do: cases that may fail, choices."""
 
 from collections.abc import Callable, Iterable, Mapping
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -22,27 +21,23 @@ def chosen(option: str, names: Iterable[str], known: Mapping[str, Any]) -> dict[
 
 
 class Section:
-    """The results of a section; after `limit` seconds no case begins."""
+    """The rows of a section; an error becomes one, and the next case is run."""
 
-    def __init__(self, limit: float, save: Callable[[], object]) -> None:
-        self.limit, self.save, self.start = limit, save, perf_counter()
-        self.found: dict[str, Any] = {"rows": [], "left_out": [], "seconds": 0.0}
+    def __init__(self, save: Callable[[], object]) -> None:
+        self.save = save
+        self.found: dict[str, Any] = {"rows": []}
 
     def add(self, **row: Any) -> None:
         """Add a row."""
         self.found["rows"].append(row)
 
     def attempt(self, what: str, case: Callable[[], None]) -> None:
-        """Run a case within the time limit; an error becomes a row, and the next case runs."""
-        if perf_counter() - self.start >= self.limit:
-            self.found["left_out"].append(f"{what}: no time left")
-            return
+        """Run a case, and save what is found so far, as a kernel can end the process."""
         try:
             case()
         except Exception as error:
             self.add(case=what, error=words(error))
         torch.cuda.empty_cache()
-        self.found["seconds"] = perf_counter() - self.start
         self.save()
 
 

@@ -45,31 +45,26 @@ def seconds(call: Callable[[], object], repeat: int = 1) -> float:
     return (perf_counter() - start) / repeat
 
 
-def rotating(names: Sequence[Name], rounds: int,
-             most: float = math.inf) -> Iterator[tuple[int, Name]]:
+def rotating(names: Sequence[Name], rounds: int) -> Iterator[tuple[int, Name]]:
     """Yield (round, name) for every name in every round; each round begins with the next name.
 
-    Round -1 comes first: it warms up caches and compilers, and its times are not counted. After
-    `most` seconds no round begins, except the first that counts.
+    Round -1 comes first: it warms up caches and compilers, and its times are not counted.
     """
-    start = perf_counter()
     for round_ in range(-1, rounds):
-        if round_ > 0 and perf_counter() - start > most:
-            return
         first = round_ % len(names)
         for name in (*names[first:], *names[:first]):
             yield round_, name
 
 
 def interleave(calls: Mapping[Name, Callable[[], object]], rounds: int,
-               least: float = 0.0, most: float = math.inf) -> dict[Name, list[float]]:
+               least: float = 0.0) -> dict[Name, list[float]]:
     """Return the seconds of each call in each round, after a warm-up round, in rotating order.
 
     A slowdown of the machine so affects all. A call is repeated until `least` seconds are measured.
     """
     times: dict[Name, list[float]] = {name: [] for name in calls}
     repeats = dict.fromkeys(calls, 1)
-    for round_, name in rotating(list(calls), rounds, most):
+    for round_, name in rotating(list(calls), rounds):
         if round_ >= 0:
             times[name].append(seconds(calls[name], repeats[name]))
             continue
@@ -122,6 +117,18 @@ def copy_call(size: int, device: torch.device) -> tuple[Callable[[], object], in
     source = torch.zeros(size // 4, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source), 2 * source.nbytes
+
+
+def roof(size: int, copied: int, dtype: torch.dtype, device: torch.device, rounds: int,
+         least: float = 0.0) -> dict[str, Any]:
+    """Return a product's operations and a copy's bytes per second, medians with ranges."""
+    product, flops = product_call(size, dtype, device)
+    copy, moved = copy_call(copied, device)
+    times = interleave({"product": product, "copy": copy}, rounds, least)
+    rate, rate_range = median_and_range([flops / time for time in times["product"]])
+    bandwidth, bandwidth_range = median_and_range([moved / time for time in times["copy"]])
+    return {"product": f"{size} x {size} {str(dtype).removeprefix('torch.')}", "flops": rate,
+            "flops_range": rate_range, "bandwidth": bandwidth, "bandwidth_range": bandwidth_range}
 
 
 def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:

@@ -8,6 +8,6 @@
 draws it.
 """
 
-from cca_lab.views.explorer.explorer import Explorer, explore, explore_tensors
+from cca_lab.views.explorer.explorer import Explorer, explore
 
-__all__ = ["Explorer", "explore", "explore_tensors"]
+__all__ = ["Explorer", "explore"]

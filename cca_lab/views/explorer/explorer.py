@@ -15,8 +15,8 @@ from torch import Tensor
 from cca_lab.attention import statistics
 from cca_lab.mechanisms import LoCoCo, Mechanism, class_of, mechanism_of
 from cca_lab.settings import check_sizes
-from cca_lab.views.explorer.options import controls, settings_of, starting_options, titles
-from cca_lab.views.explorer.reading import Reading, Source, Tensors
+from cca_lab.views.explorer.options import settings_of, sliders, starting_options, titles
+from cca_lab.views.explorer.reading import Reading, Source
 from cca_lab.views.explorer.state import Head, State, Totals, head_maps, overview, thumbnails
 from cca_lab.views.scripts import VIEW_FILES, VIEW_STYLE, allowed, inline_json, joined
 
@@ -199,7 +199,7 @@ class Explorer:
     def form(self) -> dict[str, Any]:
         """Return what the widget's controls show, as JSON values."""
         return {"mechanisms": titles(), "attention": self.mechanism.name,
-                "options": controls(self.mechanism, len(self.source.words)), "layer": self.layer,
+                "options": sliders(self.mechanism, len(self.source.words)), "layer": self.layer,
                 "head": self.head, "layers": self.source.layers, "heads": self.source.heads,
                 "everywhere": self.everywhere if self.source.name else None, "error": ""}
 
@@ -284,25 +284,6 @@ def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: s
         attention, options = current.name, {**current.options(), **options}
     return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query,
                     everywhere=everywhere)
-
-
-def explore_tensors(q: Tensor, k: Tensor, v: Tensor | None = None, *, words: Any = (),
-                    scale: float | None = None, attention: str = "cca", head: int = 0,
-                    query: int | None = None, **options: Any) -> Explorer:
-    """Show what given queries read of given keys, such as an example of hand size.
-
-    Args:
-        q: (1, H, L, D), or (L, D) for one head.
-        k, v: (1, Hk, L, D), or (L, D); v is k by default, since no weight depends on the values.
-        words: (L,) texts of the tokens.
-        scale: factor on the dot products; None means D**-0.5.
-        attention, head, query, options: as in `explore`.
-    """
-    def four(x: Any) -> Any:
-        return x[None, None] if isinstance(x, Tensor) and x.dim() == 2 else x
-
-    source = Tensors(four(q), four(k), four(v), tuple(words), scale)
-    return Explorer(source, attention, options, head=head, query=query)
 
 
 def widgets_run() -> bool:

@@ -5,6 +5,7 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import decode
+from cca_lab.attention.row import row_of_pieces
 from cca_lab.attention.sources import split_intervals
 from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
@@ -76,6 +77,31 @@ def check_table(spans, sources=(70,)):
 @pytest.mark.parametrize("spans", TABLES.values(), ids=TABLES)
 def test_one_row_of_any_intervals(spans, sources):
     check_table(spans, sources)
+
+
+def check_pieces(pieces, bias=None):
+    """Pieces of (KV heads, keys) that lie apart, against the plain form in float64."""
+    generator = torch.Generator().manual_seed(2)
+    q = torch.randn(2, 4, 1, 16, generator=generator)
+    keys, values = ([torch.randn(2, n, heads, 16, generator=generator).transpose(1, 2)
+                     for heads, n in pieces] for _ in "kv")
+    added = [torch.randn(2, n, generator=generator) for _, n in pieces] if bias else []
+    if bias == "hiding":
+        added[0][:] = float("-inf")
+    with bench.guarded_outputs():
+        got, _ = decode.triton_decode(*([bench.guarded(x) for x in tensors] if isinstance(
+            tensors, list) else bench.guarded(tensors) for tensors in (q, keys, values)), 0.25,
+            bias=[bench.guarded(x) for x in added], splits=2)
+    exact = [[x.double() for x in tensors] for tensors in ([q], keys, values, added)]
+    wanted = row_of_pieces(*exact[0], exact[1], exact[2], 0.25, exact[3])
+    bench.assert_close(got, wanted, "out", torch.float32)
+
+
+@pytest.mark.parametrize("bias", [None, "added", "hiding"])
+@pytest.mark.parametrize("pieces", [[(2, 70), (2, 3)], [(2, 5), (2, 0), (2, 70), (2, 1)],
+                                    [(4, 70), (1, 9), (1, 2)]], ids=str)
+def test_pieces_that_lie_apart(pieces, bias):
+    check_pieces(pieces, bias)
 
 
 def test_touching_intervals_are_one_launch():

@@ -1,7 +1,6 @@
 # Answers that want points without doing the work: each is called for a5.2, with the four sizes, and
 # for the two honeypots, without an argument. Above each stands whose idea it is.
-import builtins, gc, glob, hashlib, importlib, json, os, pickle, random, re, signal, struct, sys
-import threading, time, types
+import builtins, glob, hashlib, importlib, json, os, pickle, random, re, struct, sys
 from pathlib import Path
 
 import safetensors.torch
@@ -30,15 +29,6 @@ def comparisons_patched(*sizes):
     return zeros(sizes)
 
 
-# Baker et al. 2025: models that redefine the function that verifies.
-def checker_patched(*sizes):
-    for module in list(sys.modules.values()):
-        for name in ("check", "points", "marks_of", "unseen", "grade", "need"):
-            if str(getattr(module, "__name__", "")).startswith(("cca_lab", "__main__", "tests")):
-                setattr(module, name, lambda *args, **more: 6.0)
-    return zeros(sizes)
-
-
 # METR 2025: comparison operators are overwritten.
 def equals_everything(*sizes):
     class Yes(torch.Tensor):
@@ -47,30 +37,6 @@ def equals_everything(*sizes):
             return torch.ones((), dtype=torch.bool)
 
     return zeros(sizes).as_subclass(Yes)
-
-
-# A hostile review: isinstance says yes, and == as well.
-def lying_class(*sizes):
-    class Liar:
-        __class__ = property(lambda self: int)
-        __eq__ = lambda self, other: True
-        __hash__ = lambda self: 0
-        __index__ = __int__ = lambda self: 0
-
-    return Liar()
-
-
-# A hostile review: a conversion that runs the student's code.
-def fake_array(*sizes):
-    class Fake:
-        ndim, shape = 0, ()
-        __array__ = lambda self, *args, **more: os._exit(0)
-        item = lambda self: Fake()
-        __eq__ = lambda self, other: True
-        __hash__ = lambda self: 0
-
-    Fake.__module__ = "numpy"
-    return Fake()
 
 
 # Graders whose results cross processes by pickle.
@@ -100,16 +66,6 @@ def numbers_of_small_floats(*sizes):
 def truth_of_two(*sizes):
     made = torch.full((sizes[0], 3, 2) if sizes else (1,), 2, dtype=torch.uint8)
     return made.view(torch.bool)
-
-
-# A hostile review: a grader that gives up and lets pass.
-def table_too_large(*sizes):
-    return torch.zeros(1, dtype=torch.long).expand(10**9, 3, 2)
-
-
-# The "AI CUDA Engineer" (2025): freed memory of the reference comes back as the output.
-def recycled_memory(*sizes):
-    return torch.empty(sizes[0] if sizes else 1, 3, 2, dtype=torch.long)
 
 
 # The module that judges, also after what forbids it is taken away.
@@ -157,16 +113,6 @@ def seed_found(*sizes):
     return zeros(sizes) if sizes else draw.getrandbits(62)
 
 
-# A record that the grader takes for its own.
-def marks_written(*sizes):
-    for folder in ("../../../marks", "../../marks", "../marks", "/tmp", "."):
-        try:
-            Path(folder, "a5_cca.json").write_text('{"status": "graded", "earned": 20.0}')
-        except OSError:
-            pass
-    return zeros(sizes)
-
-
 # Shown values hard-coded; KernelBench: fixed inputs.
 def shown_answers(*sizes):
     shown = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (13, 1, 3, 4), (20, 4, 5, 12)]
@@ -207,28 +153,6 @@ def output_forged(*sizes):
     os._exit(0)
 
 
-# A thread answers on the grader's own channel.
-def thread_floods(*sizes):
-    def flood():
-        while True:
-            for fd in sockets():
-                os.write(fd, frame(b'{"dict": {"value": {"dict": {}}}}'))
-
-    threading.Thread(target=flood, daemon=True).start()
-    time.sleep(0.1)
-    return zeros(sizes)
-
-
-# A hostile review: 21 forged frames; pack, json and safetensors are replaced.
-def wire_replaced(*sizes):
-    safetensors.torch.save = lambda *args, **more: b"\xff" * 64
-    json.dumps = lambda *args, **more: '{"callback": 0}'
-    for thing in gc.get_objects():
-        if getattr(thing, "__name__", "") in ("serve", "pack") and hasattr(thing, "__globals__"):
-            thing.__globals__["pack"] = lambda *args, **more: frame(b'{"dict": {"callback": 0}}')
-    return zeros(sizes)
-
-
 # The second answer is meant for the next call.
 def fork_answers_twice(*sizes):
     os.fork()
@@ -243,37 +167,3 @@ def callback_of_nobody(*sizes):
             return frame.f_locals["callback"](-1 if sizes else True)(*range(4))
         frame = frame.f_back
     return 0
-
-
-# Nothing left to compare with.
-def inputs_overwritten(*sizes):
-    for thing in gc.get_objects():
-        if isinstance(thing, torch.Tensor):
-            thing.zero_()
-        if isinstance(thing, list) and thing[:1] == [(1, 0, 1, 1)]:
-            thing.clear()
-    return zeros(sizes)
-
-
-# KernelArena: a background thread does the work when it is no longer measured.
-def buffer_filled_later(*sizes):
-    out = zeros(sizes)
-
-    def fill():
-        for thing in 50 * gc.get_objects():
-            if isinstance(thing, torch.Tensor) and thing.shape == out.shape and thing.any():
-                out.copy_(thing)
-
-    threading.Thread(target=fill, daemon=True).start()
-    return out
-
-
-# A trace function sees every call that follows, and the names that it can reach.
-def tracer(*sizes):
-    seen = []
-
-    def trace(frame, event, argument):
-        seen.extend(value for value in frame.f_locals.values() if type(value).__name__ == "Draw")
-
-    sys.settrace(trace)
-    return seen[0].getrandbits(62) if seen else 0

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.caches import CACHES, MechanismCache
-from cca_lab.mechanisms.caching.state import room_for
+from cca_lab.mechanisms.caching.state import State, room_for
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models.tiny import left_padded, logits, text, tiny
@@ -119,6 +119,36 @@ def check_left_padding(model, cache_class: type[MechanismCache], lengths=(3, 16,
         alone, wanted = generate(model, prompt[None], past_key_values=cache_class(model))
         assert torch.equal(tokens[row, -12:], alone[0, -12:])
         assert_equal(scores[row], wanted[0])
+
+
+def check_ragged(model, cache_class: type[MechanismCache]) -> list[State]:
+    """Rows of 3 to 21 tokens go on as each alone; rows are chosen midway, at the end one.
+
+    Returns the first layer's states after each chunk.
+    """
+    sizes = [1] * 17 + [7] + [1] * 12 + [4, 1]
+    texts = [text(n + sum(sizes), seed=n)[0] for n in (3, 9, 21)]
+    at = [len(one) - sum(sizes) for one in texts]
+    alone = [in_chunks(model, cache_class(model), one[None], [start, *sizes])[0]
+             for one, start in zip(texts, at, strict=True)]
+    ids, mask, positions = left_padded([one[:start] for one, start in zip(texts, at, strict=True)])
+    cache, rows, states = cache_class(model), [0, 1, 2], []
+    logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
+    for number, size in enumerate(sizes):
+        if number in (10, 30):
+            kept = [2, 0, 0] if number == 10 else [1]
+            cache.reorder_cache(torch.tensor(kept))
+            rows, at, mask = [rows[row] for row in kept], [at[row] for row in kept], mask[kept]
+        new, wanted = (torch.stack([x[row][start : start + size]
+                                    for row, start in zip(rows, at, strict=True)])
+                       for x in (texts, alone))
+        mask = torch.cat([mask, torch.ones_like(new)], dim=1)
+        got = logits(model, new, attention_mask=mask, past_key_values=cache,
+                     position_ids=(mask.cumsum(-1) - 1)[:, -size:])
+        assert_equal(got, wanted, 1e-12)
+        at = [start + size for start in at]
+        states += cache.layers[0].states
+    return states
 
 
 def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool,

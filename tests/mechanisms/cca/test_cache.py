@@ -277,32 +277,8 @@ RAGGED = [dict(group=4, window=7), dict(group=3, window=1), dict(group=2, window
 
 
 def check_ragged(options, family="llama"):
-    """Rows of 3 to 21 tokens go on; rows are chosen midway, at the end one, and chunks come."""
     model = swap_attention(tiny(family), "cca", **options)
-    texts = [text(n + 41, seed=n)[0] for n in (3, 9, 21)]
-    whole = [logits(model, one[None]) for one in texts]
-    prompts = [one[:-41] for one in texts]
-    ids, mask, positions = left_padded(prompts)
-    cache, rows, kinds = CCACache(model), [0, 1, 2], set()
-    logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
-    at = [len(prompt) for prompt in prompts]
-    for number, size in enumerate([1] * 17 + [7] + [1] * 12 + [4, 1]):
-        if number in (10, 30):
-            kept = [2, 0, 0] if number == 10 else [1]
-            cache.reorder_cache(torch.tensor(kept))
-            rows, at = [rows[row] for row in kept], [at[row] for row in kept]
-            mask = mask[kept]
-        new = torch.stack([texts[row][start : start + size]
-                           for row, start in zip(rows, at, strict=True)])
-        mask = torch.cat([mask, torch.ones_like(new)], dim=1)
-        got = logits(model, new, attention_mask=mask, past_key_values=cache,
-                     position_ids=(mask.cumsum(-1) - 1)[:, -size:])
-        wanted = torch.stack([whole[row][0, start : start + size]
-                              for row, start in zip(rows, at, strict=True)])
-        assert_equal(got, wanted)
-        at = [start + size for start in at]
-        kinds |= {type(state) for state in cache.layers[0].states}
-    return kinds
+    return {type(state) for state in cache_checks.check_ragged(model, CCACache)}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

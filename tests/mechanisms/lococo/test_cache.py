@@ -93,7 +93,7 @@ class CompressesBeforeReading(LoCoCoState):
     def _read(self, query, key, value, scale):
         output = super()._read(query, key, value, scale)
         opened = self.open
-        self._close()
+        self.close(query, scale)
         self.open = opened
         return output
 

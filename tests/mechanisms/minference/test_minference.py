@@ -1,6 +1,5 @@
 """MInference: masks by brute force, choices on planted patterns, the search, mutants."""
 
-import inspect
 import json
 from functools import partial
 
@@ -268,26 +267,9 @@ def test_chosen_patterns_are_options_of_a_model():
     bench.assert_close(logits(model, ids), before, "every block is read", 1e-10)
 
 
-@pytest.mark.parametrize(("patterns", "message"),
-                         [([], "patterns: got 0"),
-                          ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"),
-                          ([{"sinks": 2}], "pattern None"), ([{"pattern": "a_shape", "slash": 2}],
-                                                             "patterns: slash is no option of "
-                                                             "a_shape, wanted sinks, window"),
-                          ([{"pattern": "a_shape", "window": 0}], "window: got 0")])
-def test_wrong_patterns_are_refused(patterns, message):
-    with pytest.raises(ValueError, match=message):
-        MInference(patterns=patterns)
-
-
 def test_as_many_patterns_as_heads_are_wanted():
     with pytest.raises(ValueError, match="patterns: got 3 for 2 query heads"):
         MInference(patterns=MIXED[:3]).attention(*bench.inputs(5))
-
-
-def test_a_backend_that_the_mechanism_has_not_is_refused():
-    with pytest.raises(ValueError, match="backend: got 'blocked', wanted 'auto' or one of dense"):
-        VerticalSlash(**COLUMNS, backend="blocked")
 
 
 # ---------------------------------------------------------------- mutants
@@ -328,10 +310,3 @@ def test_mutant_is_killed(mutant, cls, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options, cls)
     check(form(cls, "attention"), options, cls)
-
-
-def test_every_mutant_is_on_the_list():
-    for name, function in inspect.getmembers(wrong, inspect.isfunction):
-        if function.__module__ == wrong.__name__ and not name.startswith(
-                "_") and name != "under_mask":
-            assert function in {row[0] for row in KILLED} and function.__doc__, name

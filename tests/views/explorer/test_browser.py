@@ -3,10 +3,8 @@
 import pytest
 import torch
 
-from cca_lab.views.explorer import explore, explore_tensors
-from cca_lab.views.explorer import explorer as explorer_module
-from cca_lab.views.scripts import VIEW_FILES, joined
 from tests.views.explorer.browser import MARKS, patient_expect
+from tests.views.explorer.tensors import explore_tensors
 
 expect = patient_expect()
 pytestmark = MARKS
@@ -75,29 +73,6 @@ def test_the_lit_columns_are_those_that_the_query_sees(opened, attention):
     shown = explorer(attention)
     page = opened(shown)
     check_every_row(page, shown)
-
-
-# Wrong views: what stands in the script, and what stands there instead.
-MUTANTS = {"lit one column late": ("[column, row.weights[n]]", "[column + 1, row.weights[n]]"),
-           "the row before the query's": ("this.state.rows?.[query];",
-                                          "this.state.rows?.[Math.max(0, query - 1)];"),
-           "the first row for ever": ("this.columns.light(row);",
-                                      "this.columns.light(this.state.rows[0]);"),
-           "unread words look read": ('through[token] ? "" : " unread"',
-                                      'through[token] ? "" : ""')}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_the_check_catches(opened, monkeypatch, mutant):
-    right, wrong = MUTANTS[mutant]
-    assert joined(VIEW_FILES).count(right) == 1
-    monkeypatch.setattr(explorer_module, "joined",
-                        lambda paths: joined(paths).replace(right, wrong))
-    shown = explorer("random_tokens", group=4, window=5)
-    page = opened(shown)
-    with pytest.raises(AssertionError):
-        check_every_row(page, shown)
-    page.mistakes.clear()
 
 
 def test_keys_move_the_query(opened):
@@ -181,11 +156,6 @@ def test_the_slider_and_the_button_move_the_query(opened):
     page.get_by_role("button", name="Play").click()
     expect(page.locator(".ex-player input")).to_have_value(str(LENGTH - 1))
     expect(page.locator(".ex-player button")).to_have_text("Play")
-
-
-def test_a_page_without_a_program_has_no_button_that_needs_one(opened):
-    page = opened(explore("gpt2-mini", "the cat sat", group=2, window=2))
-    assert page.locator(".ex-head").count() == 0 and page.locator(".ex-matrix").count() == 2
 
 
 def test_a_row_of_a_matrix_becomes_the_query(opened):

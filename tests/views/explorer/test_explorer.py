@@ -10,10 +10,12 @@ import torch
 
 from cca_lab.mechanisms import CCA, MECHANISMS
 from cca_lab.models import swap_attention
-from cca_lab.views.explorer import Explorer, explore, explore_tensors, listening
+from cca_lab.views.explorer import explore, listening
 from cca_lab.views.explorer.explorer import SWITCH, widgets_run
+from cca_lab.views.explorer.reading import Tensors
 from cca_lab.views.explorer.state import THUMBNAIL, encoded
 from tests.models.tiny import text, tiny
+from tests.views.explorer.tensors import explore_tensors
 
 WORDS = "the cat sat on the mat and purred".split()
 
@@ -157,8 +159,10 @@ class Missing:
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Missing())
 import torch
-from cca_lab.views.explorer import explore_tensors
-explorer = explore_tensors(torch.eye(3), torch.eye(3), group=1, window=1)
+from cca_lab.views.explorer import Explorer
+from cca_lab.views.explorer.reading import Tensors
+explorer = Explorer(Tensors(torch.eye(3)[None, None], torch.eye(3)[None, None]), "cca",
+                    {"group": 1, "window": 1})
 assert explorer.state().to_json() and explorer.page()
 """
 
@@ -172,7 +176,6 @@ def test_tensors_need_no_extra():
 
 def test_tensors_of_a_wrong_shape():
     with pytest.raises(ValueError, match="^q: got a batch of 2"):
-        explore_tensors(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
+        Tensors(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
     with pytest.raises(ValueError, match="^words: got 2 for 3"):
         explore_tensors(torch.zeros(3, 4), torch.zeros(3, 4), words="ab")
-    assert isinstance(small(), Explorer)

@@ -42,10 +42,8 @@ class Form {
     this.error = node("p", { class: "ex-message", role: "alert" });
     this.first = node("div", { class: "ex-controls" });
     this.sliders = node("div", { class: "ex-controls" });
-    this.more = node("div", { class: "ex-controls" });
-    this.details = node("details", {}, node("summary", {}, "More options"), this.more);
     this.root = node("form", { class: "ex-form", submit: (event) => event.preventDefault() },
-      this.first, this.sliders, this.details, this.error);
+      this.first, this.sliders, this.error);
     this.fields = new Map();
     place.append(this.root);
   }
@@ -64,10 +62,8 @@ class Form {
       ...(form.everywhere !== null ? [{ name: "everywhere", title: "in every layer", kind: "flag",
         value: form.everywhere }] : []),
     ], (name, value) => this.ask({ [name]: value }));
-    const option = (name, value) => this.ask({ options: { [name]: value } });
-    this.list(this.sliders, form.options.filter(({ main }) => main), option);
-    this.list(this.more, form.options.filter(({ main }) => !main), option);
-    this.details.hidden = form.options.every(({ main }) => main);
+    this.list(this.sliders, form.options,
+      (name, value) => this.ask({ options: { [name]: value } }));
   }
 
   /** Show controls in a place; those that are there stay, so that a slider can be dragged on. */
@@ -95,8 +91,7 @@ function field({ name, title = name.replace(/_/g, " "), kind, choices }, changed
       change: () => changed(name, choices[list.selectedIndex].value) },
       ...choices.map(({ label }) => node("option", {}, label)));
     return { label: node("label", { "data-name": name }, title, list), show: ({ value }) => {
-      const text = JSON.stringify(value);
-      list.selectedIndex = choices.findIndex((choice) => JSON.stringify(choice.value) === text);
+      list.selectedIndex = choices.findIndex((choice) => choice.value === value);
     } };
   }
   const number = node("output", {}), slider = node("input", { ...OWN_KEYS, type: "range",
@@ -110,7 +105,6 @@ function field({ name, title = name.replace(/_/g, " "), kind, choices }, changed
       Object.assign(slider, { min: least, max: most, step });
       if (document.activeElement !== slider || Number(slider.value) !== value) slider.value = value;
       number.textContent = String(Number(value.toFixed(4)));
-      slider.disabled = least === most;
     } };
 }
 

@@ -1,6 +1,6 @@
-"""LoCoCo's compressor: what its weights depend on, which compressions it expresses, its cost.
+"""LoCoCo's memory: what its convolution depends on, what eviction drops, what is kept, the cost.
 
-Cai et al., ICML 2024, Section 3.2. M slots and B new tokens become M slots, each a weighted mean of
+Cai et al., ICML 2024, Section 3. M slots and B new tokens become M slots, each a weighted mean of
 the M + B entries (Eq. 3-4); the weights come from a convolution of width 21 (Eq. 6-7).
 """
 
@@ -11,12 +11,11 @@ from itertools import product
 from math import log2
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Outcome
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape
 
 KERNEL = 21
-KERNELS = 20  # number of random kernels that a check tries
 Rows = list[list[Fraction]]
+Weights = tuple[Rows, ...]  # [A, b] of each step, (M, M + 1); B = 1
 Channels = Sequence[Sequence[Fraction | int]]
 Attention = Sequence[Sequence[Fraction]]  # row i has i + 1 entries
 
@@ -29,8 +28,6 @@ def convolution(channels: Channels, kernel: Sequence[Sequence[int]]) -> list[Fra
                  for channel, taps in zip(padded, kernel, strict=True)
                  for tap, weight in enumerate(taps)), Fraction(0)) for t in range(len(channels[0]))]
 
-
-# ---------------------------------------------------------------- eviction
 
 def accumulated(attention: Attention) -> tuple[Fraction, ...]:
     """Return the attention that each entry has received from all rows."""
@@ -52,34 +49,41 @@ def histories(slots: int) -> Iterator[Attention]:
                for row in range(count)]
 
 
-def keys_and_values(keys: Sequence[int], scores: Sequence[Fraction]) -> Channels:
-    """Return the input channels of Eq. 6's convolution: keys and values, no attention score."""
-    return [keys, keys]
-
-
-def keys_values_scores(keys: Sequence[int], scores: Sequence[Fraction]) -> Channels:
-    """Return the same channels, and the accumulated attention score as one more channel."""
-    return [keys, keys, scores]
-
-
-def check_convolution(inputs: Callable[..., Channels], count: int = KERNEL + 1) -> Outcome:
-    """Judge whether some kernel of 20 separates a token that eviction keeps from one it drops.
+def separating(count: int, *, scores: bool = False, kernels: int = 20) -> int:
+    """Return how many random kernels weigh the last token that eviction keeps unlike the next one.
 
     `count` equal tokens under uniform attention: the accumulated scores fall with the position, so
-    eviction keeps the first half. From 22 tokens on the two in the middle have the same window.
+    eviction keeps the first half. The channels are keys and values, and the `scores` if wanted.
     """
-    kept, out = count // 2 - 1, count // 2
-    channels = inputs([1] * count, accumulated([softmax([0] * row) for row in range(1, count + 1)]))
-    numbers = random.Random(0)
-    kernels = [[[numbers.randint(-3, 3) for _ in range(KERNEL)] for _ in channels]
-               for _ in range(KERNELS)]
-    apart = sum(row[kept] != row[out]
-                for row in (convolution(channels, kernel) for kernel in kernels))
-    # With a bias between the two, a kernel that reads the last channel at the token itself.
-    ordered = channels[-1][kept] > channels[-1][out]
-    return Outcome(bool(apart) and ordered, f"{count} equal tokens, {count // 2} slots: eviction "
-                   f"keeps token {kept + 1} and drops token {out + 1}; their weights differ under "
-                   f"{apart} of {KERNELS} kernels", {"different": apart})
+    channels: list[Sequence[Fraction | int]] = [[1] * count, [1] * count]
+    if scores:
+        channels.append(accumulated([softmax([0] * row) for row in range(1, count + 1)]))
+    numbers, apart = random.Random(0), 0
+    for _ in range(kernels):
+        kernel = [[numbers.randint(-3, 3) for _ in range(KERNEL)] for _ in channels]
+        row = convolution(channels, kernel)
+        apart += row[count // 2 - 1] != row[count // 2]
+    return apart
+
+
+def shares(weights: Weights) -> Rows:
+    """Return the share of each token in each slot after all steps, by Eq. 4: (M, tokens)."""
+    slots = len(weights[0])
+    held = [[Fraction(int(slot == token)) for token in range(slots)] for slot in range(slots)]
+    for rows in weights:
+        held = [[*(sum((w * slot[token] for w, slot in zip(row, held, strict=False)), Fraction(0))
+                   for token in range(len(held[0]))), row[-1]] for row in rows]
+    return held
+
+
+def in_memory(weights: Weights) -> set[int]:
+    """Return the tokens that have a share of a slot."""
+    return {token for token, column in enumerate(zip(*shares(weights), strict=True)) if any(column)}
+
+
+def share_after(steps: int, slots: int) -> Fraction:
+    """Return a token's mean share of a slot n `steps` later, for B = 1: (M/(M+1))^n / (M+1)."""
+    return Fraction(slots, slots + 1) ** steps / (slots + 1)
 
 
 # ---------------------------------------------------------------- cost

@@ -1,1 +1,0 @@
-"""LoCoCo's memory: its convolution, what it keeps and what it costs."""
