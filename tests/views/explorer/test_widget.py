@@ -59,8 +59,7 @@ def test_another_head_mechanism_and_option(explorer):
     assert widget.overview != before
     ask(widget, 3, options={"sinks": 1})
     assert widget.reading["attention"]["settings"] == "sinks 1, recent 3" and widget.answered == 3
-    ask(widget, 4, everywhere=True)
-    assert widget.form["everywhere"] and widget.form["error"] == ""
+    assert widget.form["error"] == ""
     assert {**widget.reading, "row": widget.row,
             "overview": widget.overview} == explorer.state().to_json()
 
