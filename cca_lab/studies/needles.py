@@ -17,7 +17,6 @@ from cca_lab.studies.study import (
     note_full,
     percent,
     result_file,
-    versions,
 )
 from cca_lab.tasks.prompts import chosen_tasks
 
@@ -75,7 +74,7 @@ class Needles(SwappedStudy):
                 "attention": self.mechanism.name, "options": self.mechanism.options(),
                 "task": str(task), "samples": self.samples, "seed": self.seed,
                 "precision": self.precision, "device": device_name(), "machine": machine(),
-                "versions": versions(), "seconds": round(time.perf_counter() - start, 1),
+                "seconds": round(time.perf_counter() - start, 1),
                 "lengths": lengths, "depths": depths,
                 "cells": [{"length": length, "depth": depth, "share": asdict(answers.share),
                            "exact": asdict(answers.exact)}

@@ -1,7 +1,6 @@
 """Which notebooks are meant, for every command that takes some, and sets cut off by a full disk."""
 
 import errno
-import os
 from pathlib import Path
 
 import nbformat
@@ -59,13 +58,6 @@ def test_a_broken_notebook_is_named(tmp_path, content):
     path.write_text(content)
     with pytest.raises(ValueError, match=r"^notebooks: .*00_a.ipynb cannot be read: .*with git$"):
         read(path)
-
-
-def test_a_pipe_is_no_notebook(tmp_path):
-    """The mutant that opens whatever is called *.ipynb waits for the pipe's writer for ever."""
-    os.mkfifo(tmp_path / "00_p.ipynb")
-    with pytest.raises(ValueError, match="00_p.ipynb is a device, a pipe or a folder"):
-        read(tmp_path / "00_p.ipynb")
 
 
 def test_a_title_is_the_first_heading_without_markup():

@@ -20,11 +20,12 @@ from cca_lab import models
 from cca_lab.mechanisms.caching.state import Draw
 from cca_lab.options import Count
 from cca_lab.reporting import machine
+from cca_lab.studies.benchmarks.model import new_cache
 from cca_lab.studies.benchmarks.timing import median_and_range, rotating
 from cca_lab.studies.study import markdown, result_file
 
 if TYPE_CHECKING:
-    from transformers import Cache, PreTrainedModel
+    from transformers import PreTrainedModel
 
 FULL = "full"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -179,7 +180,7 @@ def new_llama(**sizes: Any) -> "PreTrainedModel":
 @torch.no_grad()
 def next_token(model: "PreTrainedModel", name: str, length: int) -> float:
     """Return the CPU seconds of a token's forward after `length` tokens of any content."""
-    config, cache = model.config, empty_cache(model, name)
+    config, cache = model.config, new_cache(model, name)
     heads, features = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
     generator = torch.Generator().manual_seed(0)
     for layer in range(config.num_hidden_layers):
@@ -199,15 +200,6 @@ def next_token(model: "PreTrainedModel", name: str, length: int) -> float:
     return (time.process_time() - start) / REAL_TOKENS
 
 
-def empty_cache(model: "PreTrainedModel", name: str) -> "Cache":
-    """Return an empty cache for a model's attention."""
-    from transformers import DynamicCache
-
-    from cca_lab.mechanisms.caches import CACHES
-
-    return CACHES[name](model) if name in CACHES else DynamicCache()
-
-
 @torch.no_grad()
 def decoding(model: "PreTrainedModel", name: str, rows: int,
              pads: Sequence[int] = ()) -> float:
@@ -216,7 +208,7 @@ def decoding(model: "PreTrainedModel", name: str, rows: int,
     mask = torch.ones_like(ids)
     for row, pad in enumerate(pads):
         mask[row, :pad] = 0
-    positions, cache = (mask.cumsum(-1) - 1).clamp(min=0), empty_cache(model, name)
+    positions, cache = (mask.cumsum(-1) - 1).clamp(min=0), new_cache(model, name)
 
     def forward(first: int, stop: int) -> Tensor:
         now = slice(first, stop)
@@ -238,7 +230,7 @@ def reading(model: "PreTrainedModel", name: str) -> float:
     """Return the CPU seconds of the forward over a long prompt."""
     ids = torch.randint(256, (1, LONG_PROMPT), generator=torch.Generator().manual_seed(0))
     start = time.process_time()
-    model(ids, past_key_values=empty_cache(model, name), use_cache=True, logits_to_keep=1)
+    model(ids, past_key_values=new_cache(model, name), use_cache=True, logits_to_keep=1)
     return time.process_time() - start
 
 
