@@ -1,10 +1,9 @@
-"""CCA's idea in production, for notebook 16: DeepSeek-V4's attention and Native Sparse Attention.
+"""CCA's idea in production, for notebook 16: DeepSeek-V4's attention.
 
-Neither can be swapped into another model: pooling, gates and the choice of entries are learnt from
+It cannot be swapped into another model: pooling, gates and the choice of entries are learnt from
 the layer's hidden states, which q, k and v do not tell.
 
-# DeepSeek-V4's attention: a sliding window beside pooled entries and a sink, in one softmax.
-
+A sliding window stands beside pooled entries and a sink, in one softmax.
 DeepSeek-AI, "DeepSeek-V4", 2026; read from transformers 5.23, `models/deepseek_v4`.
 
 Columns. Row i sees the raw tokens (i - w, i] and the entries [0, floor((i + 1) / m)) of all closed
@@ -38,27 +37,6 @@ Layer. Projections, norms and the tables of positions are those of transformers'
 Positions are rotary in the last features of each head, in neighbouring pairs. An entry stands at
 the first position of its group (CCA's core: in the middle), and the output is turned back by its
 row's position, because values have been turned along with the keys.
-
-# Native Sparse Attention: three branches with a softmax each, mixed by learnt gates.
-
-    out_i = g^cmp_i out^cmp_i + g^slc_i out^slc_i + g^win_i out^win_i                       (Eq. 5)
-
-* compressed: the pooled key and value of every closed block of b tokens;
-* selected: the raw tokens of the n blocks with the highest scores, a row's own block always among
-  them; the score of a block is its weight in the compressed branch, summed over the query heads of
-  a KV head (Eq. 8 to 10);
-* window: the w nearest raw tokens.
-
-Yuan et al., "Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention",
-2025, arXiv 2502.11089.
-
-Differs from the paper:
-  * Blocks do not overlap, and are those of the selection: l = d = l' = b, one of the settings of
-    its Eq. 9.
-  * How keys and values are pooled (a learnt MLP there) is left to the caller, and so are the gates.
-  * One set of keys serves all branches; the paper projects keys and values anew for each.
-It has three softmaxes where CCA and DeepSeek-V4 have one: a token that is read twice is weighed
-twice, by gates.
 """
 
 from dataclasses import dataclass, field
@@ -72,8 +50,6 @@ from cca_lab.attention.arguments import scale_of
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.attention.intervals import memoised, table_of
 from cca_lab.mechanisms.indices import closed_groups, entry_columns
-
-# ---------------------------------------------------------------- DeepSeek-V4
 
 
 @memoised
@@ -332,53 +308,3 @@ def _choice(indexer: Any, hidden: Tensor, latent: Tensor, series: Series, first:
     weights = indexer.scorer.weights_proj(hidden).float() * indexer.scorer.weights_scaling
     return chosen_entries(index_scores(queries, keys, weights), indexer.compress_rate,
                           indexer.index_topk, first)
-
-
-# ---------------------------------------------------------------- Native Sparse Attention
-
-
-def nsa_attend_by_loops(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor,
-                        gates: Tensor, *, block: int, count: int, window: int,
-                        scale: float | None = None) -> Tensor:
-    """Attend row by row: three branches with a softmax each, mixed by gates (Eq. 5).
-
-    Args:
-        q: queries, (B, H, L, D).
-        k, v: keys and values, (B, Hk, L, D).
-        pooled_k, pooled_v: of each closed block, (B, Hk, floor(L / block), D).
-        gates: of the compressed, selected and window branch, (B, H, L, 3).
-        block: b, tokens of a block.
-        count: n, blocks that a row selects, its own included.
-        window: w.
-        scale: factor on the dot products; D ** -0.5 by default.
-
-    Returns:
-        (B, H, L, D) in q's dtype. Before the first block is closed, the compressed branch is 0.
-    """
-    scale, out = scale_of(scale, q.shape[-1]), torch.zeros_like(q)
-    share = q.shape[1] // k.shape[1]
-    for b in range(q.shape[0]):
-        for kv in range(k.shape[1]):
-            group = range(kv * share, (kv + 1) * share)  # the query heads of this KV head
-            for i in range(q.shape[2]):
-                closed, own_block = (i + 1) // block, i // block
-                weights = {h: (scale * (pooled_k[b, kv, :closed] @ q[b, h, i])).softmax(dim=0)
-                           for h in group}
-                scores = torch.stack(list(weights.values())).sum(dim=0)  # (closed,)
-                others = [p for p in _best(scores, count) if p != own_block][: count - 1]
-                tokens = sorted(t for p in (*others, own_block)
-                                for t in range(p * block, min((p + 1) * block, i + 1)))
-                for h in group:
-                    branches = [weights[h] @ pooled_v[b, kv, :closed]]
-                    for seen in (tokens, range(max(0, i + 1 - window), i + 1)):
-                        rows = list(seen)
-                        branches.append(
-                            (scale * (k[b, kv, rows] @ q[b, h, i])).softmax(dim=0) @ v[b, kv, rows])
-                    out[b, h, i] = sum(gate * output for gate, output in zip(gates[b, h, i],
-                                                                             branches, strict=True))
-    return out
-
-
-def _best(scores: Tensor, count: int) -> list[int]:
-    """Return the blocks with the highest scores, best first; of equal ones the earlier."""
-    return sorted(range(len(scores)), key=lambda p: (-float(scores[p]), p))[: count + 1]

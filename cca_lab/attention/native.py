@@ -3,8 +3,9 @@
 Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in
 cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block,
 received.h sums what a block's rows give to the columns, and interval_attention.cpp does all blocks;
-bfloat16*.h do the same for bfloat16 on processors with AVX512-BF16 or AMX. row.h is by itself: one
-row, in any dtype, over columns in several pieces.
+bfloat16*.h do the same for bfloat16 on processors with AVX512-BF16 or AMX. row.h and
+pool.h are what a decoded token needs, in any dtype: one row over columns in several pieces, and the
+core of a group.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from torch import Tensor
 from cca_lab.attention import native_build
 from cca_lab.attention.eager import eager
 from cca_lab.attention.fused import refuse_second_derivative
+from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.sources import Source, halves, split_intervals, tensors_of
 
 DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `bfloat16_units`
@@ -89,6 +91,16 @@ def row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: 
         load()
     output: Tensor = torch.ops.cca_lab.row.default(query, keys, values, bias, scale, received)
     return output
+
+
+@eager
+def pool(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
+         rotation: Rotation | None) -> tuple[Tensor, Tensor]:
+    """Pool groups as `pool_groups` with softmax weights and one core per KV head: no gradient."""
+    cos, sin = (None, None) if rotation is None else (
+        x if x.dim() == 3 else x[None] for x in rotation)
+    core_k, core_v = torch.ops.cca_lab.pool.default(q, k, v, group, count, scale, cos, sin)
+    return core_k, core_v
 
 
 class _NativeAttention(torch.autograd.Function):

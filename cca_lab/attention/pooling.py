@@ -5,6 +5,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from cca_lab.attention import native
 from cca_lab.attention.arguments import check_qkv, check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, needs_gradient, require_triton
@@ -56,7 +57,8 @@ def pool_groups(
             group (Appendix B.2) before it is pooled; the logits use k as it is given.
         return_phi: also return phi.
         backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no
-            phi), or "auto": the kernel on a GPU where it supports the call.
+            phi), or "auto": for such a call the kernel on a GPU, and without gradients the C++ op
+            on a CPU.
 
     Returns:
         core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With
@@ -90,6 +92,9 @@ def pool_checked(q: Tensor, k: Tensor, v: Tensor, group: int, *, scale: float,
     fits = _kernel_pools(weights, per_query_head, count, return_phi) and k.dtype in KERNEL_DTYPES
     if backend == "triton" or (backend == "auto" and fits and fused(k)):
         return *_fused(q, k, v, group, count, scale, rotation, fits), None
+    if (backend == "auto" and _kernel_pools(weights, per_query_head, count, return_phi)
+            and not needs_gradient(q, k, v) and native.reads_rows(k)):
+        return *native.pool(q, k, v, group, count, scale, rotation), None
     complete = k.shape[2] // group
     # Matrix products read the groups of a whole tensor as a view; those of a slice would be copied.
     pooled = complete if complete * group == k.shape[2] and 2 * count >= complete else count

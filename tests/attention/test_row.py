@@ -1,6 +1,9 @@
-"""One row over pieces that lie apart: the native op and what falls back to the plain form."""
+"""A decoded token in C++: one row over pieces that lie apart, and the core of a group."""
 
 import math
+import os
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +11,12 @@ from torch.autograd import gradcheck
 
 from cca_lab.attention import interval_attention, native, native_build
 from cca_lab.attention.dense import accumulation_dtype, expand_heads
+from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.row import attend_row, row_of_pieces
+from cca_lab.mechanisms import mechanism_of
+from cca_lab.mechanisms.caches import CACHES
+from tests.mechanisms.options import OPTIONS
+from tests.mutants import native as wrong_ops
 
 # (batch, query heads, head_dim, (KV heads, columns) of each piece)
 CASES = [(1, 4, 16, [(2, 15), (2, 80)]),
@@ -147,3 +155,72 @@ def test_features_that_do_not_lie_side_by_side_give_the_same_row(built, strided)
     tensors[strided] = tensors[strided].repeat_interleave(2, dim=-1)[..., ::2]
     assert tensors[strided].stride(-1) == 2
     assert torch.equal(native.row(tensors[0], [tensors[1]], [tensors[2]], 1.0), wanted)
+
+
+POOLS = [(1, 4, 2, 16, 16, 16, 1, 1), (2, 6, 3, 37, 8, 4, 7, 2), (1, 3, 3, 20, 5, 3, 5, 0)]
+
+
+def check_pool(sizes, dtype=torch.float64, op=None):
+    """Cores in C++ against PyTorch in float64: both are sums of g products with weights below 1."""
+    batch, heads, key_heads, length, head_dim, group, count, tables = sizes
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(batch, length, n, head_dim, generator=generator).to(dtype).transpose(
+        1, 2) for n in (heads, key_heads, key_heads))
+    angles = torch.rand(tables or 1, length, head_dim // 2, generator=generator).repeat(1, 1, 2)
+    rotation = ((1.2 * angles.cos()).to(dtype), (1.2 * angles.sin()).to(dtype)) if tables else None
+    got = (op or native.pool)(q, k, v, group, count, 0.3, rotation)
+    exact = [x.double() for x in (q, k, v)]
+    wanted = pool_checked(*exact, group, count=count, scale=0.3, backend="torch",
+                          rotation=rotation and tuple(x.double() for x in rotation))
+    for a, b, x in zip(got, wanted[:2], exact[1:], strict=True):
+        assert a.dtype == dtype and a.shape == b.shape
+        bound = 1e-12 if dtype == torch.float64 else torch.finfo(dtype).eps * float(
+            2 * x.abs().amax() * (2 if tables else 1) + 8)
+        assert (a - b).abs().max() <= bound
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", POOLS, ids=str)
+def test_native_pooling_equals_the_plain_form(built, sizes, dtype):
+    check_pool(sizes, dtype)
+
+
+def test_pooling_takes_the_op_where_no_gradient_is_needed(built, monkeypatch):
+    monkeypatch.setattr(native, "reads_rows", lambda x: True)
+    q, k, v = torch.randn(3, 1, 2, 8, 4).unbind()
+    calls, right = [], native.pool
+    monkeypatch.setattr(native, "pool", lambda *args: calls.append(args) or right(*args))
+    for weights, gradient in (("softmax", True), ("mean", False), ("softmax", False)):
+        assert not calls
+        pool_checked(q.requires_grad_(gradient), k, v, 4, scale=1.0, weights=weights)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("wrong", wrong_ops.ROW_MUTANTS, ids=lambda wrong: wrong.name)
+def test_mutants_are_caught(built, wrong):
+    wrong_ops.load(Path(os.environ["TORCH_EXTENSIONS_DIR"]), wrong_ops.ROW_MUTANTS)
+    ops = getattr(torch.ops, wrong.name)
+    with pytest.raises(AssertionError):
+        for sizes in CASES:
+            check_native(sizes, biased=True, op=lambda *args: ops.row(*args))
+        for sizes in POOLS:
+            check_pool(sizes, op=lambda *args: ops.pool(*args[:-1], *(args[-1] or (None, None))))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(CACHES))
+def test_every_cache_decodes_with_the_op_as_without(built, monkeypatch, name):
+    mechanism = mechanism_of(name, OPTIONS[name][0])
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 40, 8, generator=generator, dtype=torch.float64)
+               for heads in (4, 2, 2))
+    outputs, calls, right = [], [], native.row
+    monkeypatch.setattr(native, "row", lambda *args: calls.append(args) or right(*args))
+    for used in (False, True):
+        monkeypatch.setattr(native, "reads_rows", lambda x, used=used: used)
+        state = CACHES[name].state(mechanism)
+        outputs.append(torch.cat([state.step(*(x[:, :, now:stop] for x in (q, k, v)), scale=0.3,
+                                             rotation=None) for now, stop in pairwise(
+                                                 [0, 17, *range(18, 41)])], dim=2))
+    assert len(calls) >= 20
+    assert torch.allclose(*outputs, rtol=0, atol=1e-12)

@@ -1,7 +1,9 @@
-"""Notebook 16: DeepSeek-V4 equals transformers' module; what is read is counted; NSA by hand."""
+"""Notebook 16: DeepSeek-V4 equals transformers' module; what is read is counted."""
 
 import random
+import sys
 from dataclasses import dataclass
+from importlib import import_module
 
 import pytest
 import torch
@@ -12,11 +14,12 @@ from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
     DeepseekV4RotaryEmbedding,
 )
 
-from cca_lab.attention import causal_intervals, interval_attention, visible_mask
+from cca_lab.attention import visible_mask
+from cca_lab.files import repository
 from cca_lab.mechanisms.indices import read_twice, unread
-from tests.mutants import deepseek_v4 as wrong
 
-production = wrong.right
+sys.path.append(str(repository() / "notebooks"))
+production = import_module("production")  # beside notebook 16
 KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 TOLERANCE = 1e-5  # float32: sums of a few dozen terms near 1, six projections, three norms
 CAMPAIGN = 200
@@ -120,15 +123,6 @@ def test_the_campaign():
     assert max(worst) < TOLERANCE
 
 
-@pytest.mark.parametrize("name, mutant", [(name, one) for name, several in wrong.MUTANTS.items()
-                                          for one in several],
-                         ids=lambda value: getattr(value, "__name__", value))
-def test_mutants_die(name, mutant, monkeypatch):
-    monkeypatch.setattr(production, name, mutant)
-    assert max(gap(production.layer_output(case.module, case.hidden, case.rotation), theirs(case))
-               for case in map(trial, range(30))) > 1e-3
-
-
 # ---------------------------------------------------------------- the parts
 
 @pytest.mark.parametrize("length, group", [(0, 3), (3, 4), (4, 4), (13, 3), (5, 1)])
@@ -204,50 +198,3 @@ def test_what_is_read_twice_and_what_is_not(window, group):
         members[length + p, p * group : (p + 1) * group] = 1
     # the intervals that attention uses read as counted
     assert torch.equal(table.long() @ members, counts)
-
-
-# ---------------------------------------------------------------- Native Sparse Attention
-
-def nsa_inputs(length, block, heads=4, key_heads=2, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    q, k, v = draw(2, heads, length, 6), draw(2, key_heads, length, 6), draw(2, key_heads, length,
-                                                                             6)
-    pooled = [x[:, :, : length // block * block].unflatten(2, (-1, block)).mean(dim=3)
-              for x in (k, v)]
-    return [q, k, v, *pooled, torch.sigmoid(draw(2, heads, length, 3))]
-
-
-def test_everything_selected_and_in_the_window_is_full_attention():
-    q, k, v, *pooled, _ = nsa_inputs(19, 4)
-    gates = torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64).expand(2, 4, 19, 3)
-    full = interval_attention(q, k, v, causal_intervals(19), backend="dense")
-    found = production.nsa_attend_by_loops(q, k, v, *pooled, gates, block=4, count=5, window=19)
-    assert gap(found, full) < 1e-12
-
-
-def test_finite_edits_leave_earlier_rows_of_nsa_bit_equal():
-    inputs = nsa_inputs(20, 4)
-    before = production.nsa_attend_by_loops(*inputs, block=4, count=2, window=5)
-    for cut in range(20):
-        q, k, v, _, _, gates = (x.clone() for x in inputs)
-        for x in (q, k, v, gates):
-            x[:, :, cut + 1 :] = 2.0
-        pooled = [x.unflatten(2, (-1, 4)).mean(dim=3) for x in (k, v)]
-        after = production.nsa_attend_by_loops(q, k, v, *pooled, gates, block=4, count=2, window=5)
-        assert torch.equal(after[:, :, : cut + 1], before[:, :, : cut + 1])
-
-
-def test_a_row_selects_the_best_block_and_its_own():
-    """Scores of the closed blocks are 1, 3 and 2: row 7, in the fourth, reads the second, too."""
-    q, k, v = (torch.randn(1, 1, 8, 1, dtype=torch.float64) for _ in "qkv")
-    pooled_k = torch.tensor([1.0, 3.0, 2.0, 9.0], dtype=torch.float64).view(1, 1, 4, 1)
-    gates = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64).expand(1, 1, 8, 3)
-    found = production.nsa_attend_by_loops(q.abs(), k, v, pooled_k, pooled_k, gates, block=2,
-                                           count=2, window=1)
-    tokens = [2, 3, 6, 7]
-    weights = (q.abs()[0, 0, 7] * k[0, 0, tokens, 0]).softmax(0)
-    assert gap(found[0, 0, 7], weights @ v[0, 0, tokens]) < 1e-12

@@ -80,6 +80,21 @@ BF16_MUTANTS = [
            "whole(grad_k, 1)"),
     Mutant("bf16_gradients_of_the_first", "bfloat16_backward.h", "sources[interval.source]",
            "sources[0]")]
+ROW_MUTANTS = [
+    Mutant("row_readings_not_rescaled", "row.h",
+           "std::transform(total, total + dim + 1, total, [=](S x) { return x * factor; });", ""),
+    Mutant("row_tasks_merged_alike", "row.h", "std::exp(*other.top - *top)", "S(1)"),
+    Mutant("row_last_column_unread", "row.h", "std::min(end - before, p.keys[i].size(2))",
+           "std::min(end - before, p.keys[i].size(2) - (p.keys[i].size(2) > 1))"),
+    Mutant("row_bias_of_the_first_text", "row.h", "0 : b * p.biases[i].stride(0)", "0 : 0"),
+    Mutant("row_heads_interleaved", "row.h", "key_head = (group * share + h) / rows",
+           "key_head = (group * share + h) % p.keys[i].size(1)"),
+    Mutant("row_received_of_one_head", "row.h", "(*reading.total * S(share))", "*reading.total"),
+    Mutant("row_kept_of_the_first_piece", "row.h", "before + from : nullptr", "from : nullptr"),
+    Mutant("pool_of_one_query", "pool.h", "h < (head + 1) * share", "h < head * share + 1"),
+    Mutant("pool_not_turned_to_the_middle", "pool.h", "first + group / 2", "first"),
+    Mutant("pool_values_of_the_first_group", "pool.h", "x.of(b, head, first + t)",
+           "x.of(b, head, t)")]
 # Registers of one column and no optimisation: a mutant compiles in a second. A list is a library.
 _HEAD = """#pragma GCC optimize("O0")
 #include <ATen/Dispatch.h>

@@ -46,18 +46,6 @@ def test_a_line_in_no_form_is_named(tmp_path, line, told):
     assert "questions.jsonl, line 3: " in str(error.value) and told in str(error.value)
 
 
-@pytest.mark.parametrize("content, told", [
-    (b"", "holds no questions"), (b"\n \n", "holds no questions"),
-    (b"\n" + json.dumps(OWN | {"prompt": "\xe9"}, ensure_ascii=False).encode("latin-1"),
-     "is not UTF-8 (byte 0xe9 in line 2)"),
-    (b"{}\0", "holds NUL characters")])
-def test_a_file_that_is_no_text_is_named(tmp_path, content, told):
-    (tmp_path / "q").write_bytes(content)
-    with pytest.raises(ValueError) as error:
-        own_questions(tmp_path / "q")
-    assert told in str(error.value), error.value
-
-
 def test_windows_line_ends_and_a_mark_at_the_start_are_read(tmp_path):
     (tmp_path / "q").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join([json.dumps(OWN).encode()] * 2))
     assert len(own_questions(tmp_path / "q").lines) == 2

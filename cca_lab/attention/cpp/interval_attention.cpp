@@ -6,6 +6,7 @@
 #include "bfloat16_attention.h"
 #include "backward.h"
 #include "forward.h"
+#include "pool.h"
 #include "problem.h"
 #include "received.h"
 #include "row.h"
@@ -128,6 +129,8 @@ TORCH_LIBRARY(cca_lab, library) {
   library.def("forward(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bounds, float scale) -> (Tensor, Tensor)", &forward);
   library.def("received(Tensor q, Tensor k, Tensor? lse, Tensor[] bounds, float scale) -> Tensor", &received);
   library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale, Tensor(a!)? received) -> Tensor", &row);
+  library.def("pool(Tensor q, Tensor k, Tensor v, int group, int count, float scale, Tensor? cos, Tensor? sin) -> "
+              "(Tensor, Tensor)", &pool);
   library.def("backward(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor[] k, Tensor[] v, Tensor out, Tensor lse, "
               "Tensor[] bounds, float scale) -> (Tensor, Tensor[], Tensor[])", &backward);
 }

@@ -18,13 +18,13 @@ def kept(x: Tensor, sinks: int, recent: int) -> Tensor:
 
 def streaming_step(query: Tensor, key: Tensor, value: Tensor, past_keys: Tensor,
                    past_values: Tensor, sinks: int, recent: int, *, first: bool = False,
-                   own: bool = True, power: float = 0.5,
+                   own: bool = True, power: float = 0.5, weighed: int = 1,
                    keep: Callable[[Tensor, int, int], Tensor] = kept) -> tuple[Tensor, ...]:
     """Return the output, and the keys and values that stay; the keywords are mistakes."""
     keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
     read = (keep(keys, sinks, recent), keep(values, sinks, recent)) if first else (keys, values)
     read = read if own or len(read[0]) == 1 else (read[0][:-1], read[1][:-1])
-    output = (read[0] @ query / len(query) ** power).softmax(0) @ read[1]
+    output = (read[0] @ query / len(query) ** power).softmax(0) @ read[weighed]
     return output, keep(keys, sinks, recent), keep(values, sinks, recent)
 
 
@@ -46,15 +46,16 @@ def token_by_token(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 # 08.4: a step of H2O
 def h2o_step(query: Tensor, key: Tensor, value: Tensor, past_keys: Tensor, past_values: Tensor,
              received: Tensor, keep: Callable[[list[float]], list[int]], *, first: bool = False,
-             old: bool = True, new: bool = True, cut: bool = True) -> tuple[Tensor, ...]:
+             power: float = 0.5, old: bool = True, new: bool = True, late: bool = False,
+             cut: bool = True) -> tuple[Tensor, ...]:
     """Return the output, and the keys, values and scores that stay; the keywords are mistakes."""
     keys, values = torch.cat([past_keys, key[None]]), torch.cat([past_values, value[None]])
     before = torch.cat([received, received.new_zeros(1)])
     read = keep(before.tolist()) if first else list(range(len(keys)))
     weights = torch.zeros_like(before)
-    weights[read] = (keys[read] @ query / len(query) ** 0.5).softmax(0)
+    weights[read] = (keys[read] @ query / len(query) ** power).softmax(0)
     scores = before * old + weights * new
-    places = keep(scores.tolist())
+    places = keep((before if late else scores).tolist())
     return (weights @ values, keys[places], values[places],
             scores[places] if cut else scores[: len(places)])
 
@@ -66,9 +67,9 @@ def most_and_last(scores: list[float]) -> list[int]:
 
 
 def scored(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the next token of a past whose oldest token has received most."""
-    for count, width in [(0, 3), (3, 4), (4, 4), (6, 5)]:
-        past = torch.linspace(3, 1, count, dtype=torch.float64) + draw.normal(count).abs()
+    """Yield the next token of pasts whose scores fall, or are all 0 so that this row decides."""
+    for count, width, most in [(0, 3, 1), (3, 4, 3), (4, 4, 3), (6, 5, 3), (6, 4, 0), (9, 4, 0)]:
+        past = torch.linspace(most, most / 3, count, dtype=torch.float64)
         yield (f"{count} tokens in the past", (
             *draw.normal(3, width, scale=2.0), *draw.normal(2, count, width), past, most_and_last))
 
@@ -80,6 +81,10 @@ TURNS: tuple[CourseTask, ...] = (
             "the token does not attend to itself": {"own": False},
             "eviction comes first, so the row has lost one token": {"first": True},
             "the scores are not divided by sqrt(D)": {"power": 0.0},
+            "the scores are divided by D, and not by its root": {"power": 1.0},
+            "the keys are weighed, and not the values": {"weighed": 0},
+            "sinks and recent are exchanged":
+                {"keep": lambda x, sinks, recent: kept(x, recent, sinks)},
             "nothing is evicted, or one recent token too many is kept":
                 {"keep": lambda x, sinks, recent: x},
             "the sinks are dropped": {"keep": lambda x, sinks, recent: last(x, sinks + recent)},
@@ -94,6 +99,9 @@ TURNS: tuple[CourseTask, ...] = (
                "the keys that stay", "the values that stay", "the scores that stay",
                wrong=mistakes(h2o_step, {
             "eviction comes first, so the row has lost a token": {"first": True},
+            "the scores are not divided by sqrt(D)": {"power": 0.0},
+            "the tokens that stay are chosen before the weights of this row are added":
+                {"late": True},
             "the weights take the place of the old scores; they are added to them": {"old": False},
             "the weights of this row are not added to the scores": {"new": False},
             "the scores that stay are the first ones, and not those of the tokens that stay":

@@ -8,7 +8,6 @@ closes what it has to, and its columns are written back. Rows due at the same to
 
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from copy import copy
 from functools import lru_cache
 from itertools import groupby
@@ -19,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State, none_of
 
@@ -103,8 +103,8 @@ class Ragged:
         self.value = self.buffers.append("value", self.value, value)
         if self.states[0].remembers:
             self.past.append((query, rotation))
-        mask = _mask(tuple(self.hidden), self.key.shape[2], query.dtype)
-        output = attend_masked(query, self.key, self.value, mask, scale)
+        mask = _mask(tuple(self.hidden), self.key.shape[2])
+        output = attend_row(query, [self.key], [self.value], scale=scale, bias=[mask])
         due = [row for row, token in enumerate(self.due) if token == self.now]
         if due:
             self._close(due, query)
@@ -191,15 +191,6 @@ class Ragged:
         return Ragged([states[row].select(first) for row in rows.tolist()])
 
 
-def attend_masked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Attend with one token of each row, (B, H, 1, D); mask (B, 1, 1, N) is added to the logits."""
-    rows = query.reshape(len(query), key.shape[1], -1, query.shape[3])
-    on = torch.is_autocast_enabled("cpu")  # which would round what is stored
-    with torch.autocast("cpu", enabled=False) if on else nullcontext():
-        output = F.scaled_dot_product_attention(rows, key, value, attn_mask=mask, scale=scale)
-    return output.reshape(query.shape)
-
-
 def aligned(rows: list[Tensor], places: int, *, left: bool = False) -> Tensor:
     """Return (1, ..., n, D) of each row, n at most `places`, as (B, ..., places, D)."""
     missing = [places - x.shape[-2] for x in rows]
@@ -225,9 +216,14 @@ def _without_columns(state: Any) -> Any:
     return new
 
 
+def hiding(hidden: Tensor, dtype: torch.dtype, bias: float = 0.0) -> Tensor:
+    """Return a bias with -inf at hidden columns, bool (B, n)."""
+    bias_of_all = torch.full(hidden.shape, bias, dtype=dtype, device="cpu")
+    return bias_of_all.masked_fill(hidden, float("-inf"))
+
+
 @lru_cache(maxsize=4)
-def _mask(hidden: tuple[int, ...], columns: int, dtype: torch.dtype) -> Tensor:
-    """Return what is added to the logits, (B, 1, 1, N): all layers of a model share it."""
-    column, first = torch.arange(columns, device="cpu"), torch.tensor(hidden, device="cpu")
-    mask = torch.zeros(len(hidden), columns, dtype=dtype, device="cpu")
-    return mask.masked_fill(column < first[:, None], float("-inf"))[:, None, None]
+def _mask(hidden: tuple[int, ...], columns: int) -> Tensor:
+    """Return what is added to the logits, (B, N): all layers of a model share it."""
+    column = torch.arange(columns, device="cpu")
+    return hiding(column < torch.tensor(hidden, device="cpu")[:, None], torch.float32)

@@ -40,6 +40,10 @@ class Copies:
         """Return the entries without those from `begin` to before `end`."""
         return torch.cat([entries[:, :, :begin], entries[:, :, end:]], dim=-2)
 
+    def slide(self, name: str, past: Tensor, new: Tensor, begin: int, end: int) -> Tensor:
+        """Return the entries of `past` without those from `begin` to before `end`, then `new`."""
+        return torch.cat([past[:, :, :begin], past[:, :, end:], new], dim=-2)
+
     def forget(self, *names: str) -> None:
         """Free what is kept for the named tensors, which are made anew."""
 
@@ -75,6 +79,12 @@ class GrowingBuffers(Copies):
                                                    left - begin + room_for(left))
             return buffer.append(entries[:, :, end:])
         return buffer.drop(begin, end)
+
+    def slide(self, name: str, past: Tensor, new: Tensor, begin: int, end: int) -> Tensor:
+        """Return what is left of `past`, then `new`, as a view of a buffer."""
+        if past.numel() < FEW or torch.is_grad_enabled():
+            return super().slide(name, past, new, begin, end)
+        return self.drop(name, self.append(name, past, new), begin, end)
 
     def forget(self, *names: str) -> None:
         """Free the buffers of the named tensors."""

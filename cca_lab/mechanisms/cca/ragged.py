@@ -15,10 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
+from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching import state as caching
-from cca_lab.mechanisms.caching.ragged import TIMES_FEW, aligned, attend_masked
+from cca_lab.mechanisms.caching.ragged import aligned, hiding
 from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
@@ -31,7 +34,7 @@ def joined(states: Sequence[CCAState]) -> list[State]:
     first = states[0]
     width = first.window + first.group - 1
     places = width + first.sinks + max(state.core_key.shape[2] for state in states) + ROOM
-    few = len(states) * first.raw_key[:, :, :1].numel() * places < TIMES_FEW * caching.FEW
+    few = len(states) * first.raw_key[:, :, :1].numel() * places < ragged.TIMES_FEW * caching.FEW
     fits = first.backend == "auto" and not first.per_query_head and first.raw_key.is_cpu
     if not (few and fits and all(state.seen > first.sinks for state in states)):
         return list(states)
@@ -91,11 +94,11 @@ class RaggedState(CCAState):
         latest = min(self.group, self.window) - 1
         if any(self.behind[row] % self.group >= latest for row in self.waiting):
             self._pool()
-        mask = _mask(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
-                     self.window, self.bias, query.dtype)
-        keys = torch.cat((self.core_key, self.sink_key, self.raw_key), dim=2)
-        values = torch.cat((self.core_value, self.sink_value, self.raw_value), dim=2)
-        return attend_masked(query, keys, values, mask, scale)
+        return attend_row(query, [self.core_key, self.sink_key, self.raw_key],
+                          [self.core_value, self.sink_value, self.raw_value], scale=scale,
+                          bias=_masks(tuple(self.behind), self.core_key.shape[2], self.sinks,
+                                      self.group, self.window, self.bias,
+                                      accumulation_dtype(query.dtype)))
 
     def _pool(self) -> None:
         """Pool the groups that wait for it."""
@@ -155,14 +158,11 @@ class RaggedState(CCAState):
 
 
 @lru_cache(maxsize=2)
-def _mask(behind: tuple[int, ...], places: int, sinks: int, group: int, window: int, bias: float,
-          dtype: torch.dtype) -> Tensor:
-    """Return what is added to the logits, (B, 1, 1, places + S + s + g - 1)."""
+def _masks(behind: tuple[int, ...], places: int, sinks: int, group: int, window: int,
+           bias: float, dtype: torch.dtype) -> list[Tensor]:
+    """Return what is added to the logits of cores, sinks and raw tokens, (B or 1, n) each."""
     count = torch.tensor(behind, device="cpu")[:, None]
-    cores = core_count(count, group, window)
-    core, raw = torch.arange(places, device="cpu"), torch.arange(window + group - 1, device="cpu")
-    seen = [core < cores, torch.ones(len(behind), sinks, dtype=torch.bool, device="cpu"),
-            raw >= window + group - 1 - (count - group * cores)]
-    mask = torch.zeros(len(behind), places + sinks + len(raw), dtype=dtype, device="cpu")
-    mask[:, :places] = bias
-    return mask.masked_fill(~torch.cat(seen, dim=1), float("-inf"))[:, None, None]
+    cores, width = core_count(count, group, window), window + group - 1
+    core, raw = torch.arange(places, device="cpu"), torch.arange(width, device="cpu")
+    return [hiding(core >= cores, dtype, bias), torch.zeros(1, sinks, dtype=dtype, device="cpu"),
+            hiding(raw < width - (count - group * cores), dtype)]

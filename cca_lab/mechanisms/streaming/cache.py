@@ -30,6 +30,7 @@ from cca_lab.mechanisms.caching.state import (
     GrowingBuffers,
     State,
     Stored,
+    none_of,
 )
 from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
@@ -65,9 +66,8 @@ class StreamingLLMState(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
-        past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
-        self.key = self.buffers.append("key", past[0], key)
-        self.value = self.buffers.append("value", past[1], value)
+        if self.seen == 0:
+            self.key, self.value = none_of(key), none_of(value)
         if rotation is not None and self.kept_positions:
             rotation = first_row(rotation)
             now = range(self.seen, self.seen + key.shape[2])
@@ -75,15 +75,22 @@ class StreamingLLMState(Stored):
                 self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
         else:
             rotation = None
-        output = self._attend(query, rotation, scale)
+        if key.shape[2] == 1 and rotation is None and self.recent:  # it sees all that is stored
+            output = attend_row(query, [self.key, key], [self.value, value], scale=scale,
+                                backend=self.backend)
+            begin, end = sink_eviction(self.key.shape[2] + 1, self.sinks, self.recent)
+            self.key = self.buffers.slide("key", self.key, key, begin, end)
+            self.value = self.buffers.slide("value", self.value, value, begin, end)
+        else:
+            self.key = self.buffers.append("key", self.key, key)
+            self.value = self.buffers.append("value", self.value, value)
+            output = self._attend(query, rotation, scale)
+            self._evict()  # after the chunk has attended
         self.seen += key.shape[2]
-        self._evict()  # after the chunk has attended
         return output
 
     def _attend(self, query: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, the far part at its positions."""
-        if query.shape[2] == 1 and rotation is None:  # it sees all that is stored
-            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
         # on the CPU, where intervals are built
         row = torch.arange(self.seen, self.seen + query.shape[2], device="cpu")
         dropped = sink_dropped(self.seen, self.sinks, self.recent)

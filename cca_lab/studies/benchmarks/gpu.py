@@ -86,11 +86,15 @@ class GpuBench:
         if not torch.cuda.is_available():
             raise ValueError("gpu: there is none (torch.cuda.is_available() is False); run this "
                              "where one is")
+        def save() -> None:
+            if self.out:
+                write_json(self.out, result)
+
         with result_file(self.out) as result:
             result |= {"machine": machine() | gpu_facts(), "bench": "gpu", "heads": HEADS,
                        "head_dim": HEAD_DIM, "sections": {}}
             for name, (measure, _) in sections.items():
-                section = Section(lambda: self.out and write_json(self.out, result))
+                section = Section(save)
                 result["sections"][name] = section.found
                 measure(section)
         for name, (_, table) in sections.items():
