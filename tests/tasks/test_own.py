@@ -67,7 +67,7 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
     order = [read.index(example) for example in some[0]]
     assert order == sorted(order) and len(task.fitting(tokenizer, sizes[9] - 1)) == 9
     with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest "
-                       "question of questions.jsonl, line 1"):
+                       "question of questions.jsonl"):
         task.examples(tokenizer, 1, length=sizes[0] - 1, seed=0)
 
 

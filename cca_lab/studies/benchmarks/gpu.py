@@ -169,9 +169,9 @@ def forms_of_cca(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> It
         yield Contender("pooling", 0, setting, lambda: (
             partial(pool_groups, group=group, backend="triton"), (q, k, v)))
         if length in FLEX_LENGTHS:
-            columns = core_count(length, *setting) + length
+            cores = core_count(length, *setting)
             yield Contender("CCA, flex", pairs, setting, lambda: (
-                flex_call(table, columns, *setting, device(), compiled=True),
+                flex_call(length, cores, *setting, device(), compiled=True),
                 joined(*sources(q, k, v, *setting))))
 
 
