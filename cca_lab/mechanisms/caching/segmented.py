@@ -33,6 +33,7 @@ from cca_lab.mechanisms.columns import behind
 from cca_lab.mechanisms.indices import fill
 
 TIMES_FEW = 8  # so many times `FEW` numbers are read in less time than rows take by themselves
+ROOM = 64  # columns by which a bias that all layers share grows
 Index = list[int] | slice
 
 
@@ -122,8 +123,8 @@ class Ragged:
         states: of each row, without its columns, as it was after the token number `since`.
         key, value: (B, Hk, N, D), the columns of each row at the right.
         hidden: how many places at the left are no columns of a row.
-        growing: how many columns `close` changes, those at the right.
         now, since, due: tokens read here, and their number when a row was written and will close.
+        growing: how many columns `close` will change, those at the right, without those read since.
         past: queries and rotary tables of the last tokens, where the states remember them.
     """
 
@@ -143,33 +144,36 @@ class Ragged:
              rotation: Rotation | None) -> Tensor:
         """Process one new token of each row, see `State.step`."""
         self.seen, self.now, self.scale = self.seen + 1, self.now + 1, scale
-        self.growing = [count + 1 for count in self.growing]
         self.key = self.buffers.append("key", self.key, key)
         self.value = self.buffers.append("value", self.value, value)
         if self.states[0].remembers:
             self.past.append((query, rotation))
-        mask = _mask(tuple(self.hidden), self.key.shape[2])
+        columns = self.key.shape[2]
+        mask = _mask(tuple(self.hidden), -(-columns // ROOM) * ROOM)[:, :columns]
         output = attend_row(query, [self.key], [self.value], scale=scale, bias=[mask])
-        due = [row for row, token in enumerate(self.due) if token == self.now]
-        for count in {self.growing[row] for row in due}:
-            self._close([row for row in due if self.growing[row] == count], query)
-        if due:
+        if self.now in self.due:
+            due = [row for row, token in enumerate(self.due) if token == self.now]
+            for count in {self.growing[row] for row in due}:
+                self._close([row for row in due if self.growing[row] == count], query)
             self._clear()
         return output
 
     def _close(self, rows: list[int], query: Tensor) -> None:
         """Let rows close that have equally many columns."""
-        state, these, old = self._state(rows), _index(rows), self.growing[rows[0]]
+        state, these, first = self._state(rows), _index(rows), rows[0]
+        old = self.growing[first] + self.now - self.since[first]
         state.close(query[these], self.scale)
         *fixed, growing = _sizes(state)
-        new = sum(fixed) + growing
-        for names, columns in zip(state.columns, (self.key, self.value), strict=True):
-            past = columns[these]
-            columns[these] = torch.cat([past[:, :, : old - new], past[:, :, : -old],
-                                        *(getattr(state, part) for part in names)], dim=2)
-        state = _without_columns(state)
+        new, hidden = sum(fixed) + growing, min(self.hidden[row] for row in rows)
+        for names, x in zip(state.columns, (self.key, self.value), strict=True):
+            columns = [getattr(state, name) for name in names]
+            if len(names) > 1:  # what stays moves, too
+                columns.insert(0, x[these, :, hidden : x.shape[2] - old])
+            made = torch.cat(columns, dim=2)
+            x[these, :, x.shape[2] - made.shape[2]:] = made
         for place, row in enumerate(rows):
-            self.states[row] = state.select(torch.tensor([place], device="cpu"))
+            self.states[row] = _without_columns(state if len(rows) == 1 else state.select(
+                torch.tensor([place], device="cpu")))
             self.hidden[row] += old - new
             self.growing[row] = growing
             self.since[row], self.due[row] = self.now, self.now + state.size
@@ -188,12 +192,13 @@ class Ragged:
         state = copy(self.states[first]) if len(rows) == 1 else self.states[first].joined(
             [self.states[row] for row in rows])
         state.buffers = GrowingBuffers()
-        new, growing, hidden = self.now - self.since[first], self.growing[first], self.hidden[first]
+        new, hidden = self.now - self.since[first], self.hidden[first]
         for names, x in zip(state.columns, (self.key, self.value), strict=True):
-            begin, end = x.shape[2] - growing, x.shape[2] - new
-            setattr(state, names[-1], x[these, :, begin:end].clone())
-            if whole and len(names) > 1:
-                setattr(state, names[0], x[these, :, hidden:begin].clone())
+            end = x.shape[2] - new
+            begin = end - self.growing[first]
+            past, stays = x[these, :, begin:end], x[these, :, hidden if whole else begin : begin]
+            setattr(state, names[0], stays.clone())
+            setattr(state, names[-1], past if new else past.clone())  # `store` makes a copy
         if new:
             earlier, (query, rotation) = state.chunk_tables, self._remembered(rows, new)
             key, value = (x[these, :, -new:] for x in (self.key, self.value))
@@ -256,7 +261,7 @@ def _without_columns(state: Any) -> Any:
     new = copy(state)
     for names in state.columns:
         for name in names:
-            setattr(new, name, none_of(getattr(state, name)))
+            setattr(new, name, NO_TOKENS)
     return new
 
 
@@ -268,6 +273,6 @@ def hiding(hidden: Tensor, dtype: torch.dtype, bias: float = 0.0) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _mask(hidden: tuple[int, ...], columns: int) -> Tensor:
-    """Return what is added to the logits, (B, N): all layers of a model share it."""
+    """Return what is added to the logits, (B, N): all layers share it for some tokens."""
     column = torch.arange(columns, device="cpu")
     return hiding(column < torch.tensor(hidden, device="cpu")[:, None], torch.float32)
