@@ -25,7 +25,6 @@ MARKS = [pytest.mark.slow,
                             reason="no Chromium on this machine: apt install chromium"),
          pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")]
 PATIENCE = 120_000  # milliseconds: that a machine is busy is no mistake of a notebook
-SETTLED = 200  # milliseconds in which an output that is complete does not change
 # What tests/conftest.py and walkthroughs set: a reader's kernel has none of it.
 NOT_A_READERS = ("MPLBACKEND", "CCA_LAB_WIDGETS", "TRITON_INTERPRET")
 
@@ -42,10 +41,6 @@ SHOW = """id => {
     notebook.deselectAll();
     notebook.activeCellIndex = index;
     return notebook.scrollToItem(index, 'center');
-}"""
-ANSWERED = """id => {
-    const { model } = window.panel.content.widgets.find(cell => cell.model.id === id);
-    return model.outputs.length > 0;
 }"""
 FINISHED = """() => {
     const cells = window.panel.content.widgets.map(cell => cell.model);
@@ -123,55 +118,16 @@ def cell(page: Any, name: str) -> Any:
     return page.locator(".jp-Notebook:visible .jp-Cell.jp-mod-active")
 
 
-def shown(page: Any, name: str) -> str:
-    """Return the text that stands below a cell on the page, with single blanks."""
-    output = cell(page, name).locator(".jp-OutputArea-output")
-    output.first.wait_for()
-    text, before = " ".join(output.all_inner_texts()), None
-    while text != before:  # JupyterLab renders an output after the kernel has sent it
-        page.wait_for_timeout(SETTLED)
-        text, before = " ".join(output.all_inner_texts()), text
-    return " ".join(text.split())
-
-
 def choose(page: Any, menu: str, entry: str) -> None:
     """Choose an entry of the menu bar with the mouse."""
     page.locator(".lm-MenuBar-itemLabel", has_text=menu).first.click()
     page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
 
 
-def run(page: Any, name: str) -> str:
-    """Run one cell by the keys, wait for it, and return the text below it, if there is any."""
-    cell(page, name).locator(".cm-content").click()
-    page.keyboard.press("Control+Enter")
-    page.wait_for_function(FINISHED)
-    return shown(page, name) if page.evaluate(ANSWERED, name) else ""
-
-
 def save(page: Any) -> None:
     """Save the open notebook by the keys."""
     page.keyboard.press("Control+s")
     page.wait_for_function("() => !window.panel.context.model.dirty")
-
-
-def write_over(page: Any, name: str, old: list[str], new: list[str]) -> str:
-    """Replace whole lines in a function's body by the keyboard, and return the cell's new source.
-
-    Args:
-        page: with the open notebook.
-        name: the cell's id.
-        old: neighbouring lines of the cell without their indentation.
-        new: what is typed, without the indentation, which the editor repeats.
-    """
-    line = cell(page, name).locator(".cm-line").filter(has_text=old[-1]).last
-    line.click()
-    for key in ("End", *["Shift+ArrowUp"] * (len(old) - 1), "Shift+Home"):
-        page.keyboard.press(key)
-    for number, text in enumerate(new):
-        if number:
-            page.keyboard.press("Enter")
-        page.keyboard.type(text)
-    return page.evaluate("() => window.panel.content.activeCell.model.sharedModel.getSource()")
 
 
 def write_lines(page: Any, name: str, old: str, new: list[str]) -> None:
@@ -184,10 +140,3 @@ def write_lines(page: Any, name: str, old: str, new: list[str]) -> None:
             page.keyboard.press(key)
         page.keyboard.type(text)
         keys = ("Enter", "Shift+Home")  # the editor indents a new line, which has nothing else
-
-
-def paste(page: Any, name: str, source: str) -> None:
-    """Exchange what a cell holds for another text, as from the clipboard."""
-    cell(page, name).locator(".cm-content").click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(source)

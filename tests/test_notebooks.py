@@ -123,6 +123,3 @@ def test_comparison_notices_each_mutation_that_the_tag_does_not_excuse(tags, not
         mutate(fresh.cells[1])
         assert bool(compare_notebooks(committed, fresh)) == (name in noticed), name
     assert "trained" not in tags or compare_notebooks(printed("0.80", tags), printed("0.55", tags))
-
-
-# The rules

@@ -57,8 +57,8 @@ def pool_groups(
             group (Appendix B.2) before it is pooled; the logits use k as it is given.
         return_phi: also return phi.
         backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no
-            phi), or "auto": for such a call the kernel on a GPU, and without gradients the C++ op on
-            a CPU.
+            phi), or "auto": for such a call the kernel on a GPU, and without gradients the C++ op
+            on a CPU.
 
     Returns:
         core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With

@@ -121,13 +121,6 @@ def test_blocked_equals_dense_on_long_tables(name):
         bench.check_gradients(blocked_attention, case, through_lse=True)
 
 
-@pytest.mark.parametrize("block", [1, 2, 4, 7, 16, 59, 60, 61, 1000])
-def test_every_block_size_gives_the_same_answer(block):
-    case = bench.window_case(60, 8, 4, batch=2, heads=4, key_heads=2)
-    bench.check_same(partial(blocked_attention, block=block), case)
-    bench.check_gradients(partial(blocked_attention, block=block), case)
-
-
 def test_blocked_saves_nothing_that_grows_with_the_square_of_the_length():
     """Only q, k, v, out and lse stay until the backward."""
     saved = []

@@ -48,14 +48,6 @@ def test_one_word_governs_attention_and_pooling():
         assert pooling_backend("triton", **unserved) == "torch"
 
 
-@pytest.mark.parametrize("backend", ["", "blocked", "cuda"])
-def test_a_wrong_backend_of_the_pooling_is_named(backend):
-    x = torch.zeros(1, 1, 8, 4)
-    with pytest.raises(ValueError,
-                       match=f"backend: got '{backend}', wanted one of 'auto', 'torch', 'triton'"):
-        pool_groups(x, x, x, 4, backend=backend)
-
-
 @needs_triton
 def test_large_head_dims_are_named_before_the_device():
     x, table = torch.zeros(1, 1, 4, 136), torch.tensor([[0, 4]]).expand(1, 1, 4, 1, 2)

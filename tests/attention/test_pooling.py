@@ -170,27 +170,6 @@ def test_pooling_matrix_rows():
         pooling_matrix(phi, 8)
 
 
-Q, K = torch.zeros(2, 4, 6, 4), torch.zeros(2, 2, 6, 4)
-ODD = {"q": Q[..., :3], "k": K[..., :3], "v": K[..., :3], "rotation": (K[0, 0, :, :3],) * 2}
-BAD = {
-    "weights": ({"weights": "median"}, "weights: got 'median'"),
-    "group": ({"group": 0}, "group: got 0"),
-    "negative count": ({"count": -1}, "count: got -1"),
-    "count": ({"count": 4}, "count: got 4, wanted at most 3"),
-    "v": ({"v": K[:, :1]}, "v: got shape"),
-    "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k: got .*every token needs"),
-    "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "q: got 4 heads for k's 3"),
-    "rotation": ({"rotation": (K[0, 0], K[0, 0, :5])}, r"rotation: got .*\(5, 4\)"),
-    "odd features": (ODD, "rotation: .*D even"),
-}
-
-
-@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD)
-def test_what_cannot_be_pooled_is_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        pool_groups(**{"q": Q, "k": K, "v": K, "group": 2, **options})
-
-
 # ---------------------------------------------------------------- mutants
 
 MUTANTS = [  # (mutant, the check that kills it, what the check says)

@@ -1,6 +1,5 @@
 """Columns: the output, E = A P and what is represented, of one set and of several; refusals."""
 
-from dataclasses import replace
 
 import pytest
 import torch
@@ -64,19 +63,6 @@ def test_columns_that_are_tokens_give_the_attention_matrix():
         assert_close(effective, wanted, "E against V = identity")
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 9, 8), (1, 3, 9, 9), (2, 1, 9, 9), (9, 9)], ids=str)
-def test_pooling_that_does_not_fit_is_named(shape):
-    q, k, _ = inputs(9, heads=2)
-    with pytest.raises(ValueError, match="pooling: got shape"):
-        columns.effective([Columns(q, k, k, causal_intervals(9), lambda: torch.zeros(shape))], 0.5)
-
-
-def test_bad_intervals_are_named():
-    q, k, _ = inputs(9, heads=2)
-    with pytest.raises(ValueError, match="intervals: got shape"):
-        columns.effective([Columns(q, k, k, causal_intervals(8))], 0.5)
-
-
 def two_parts(first_row: int) -> tuple[list[Columns], Tensor, Tensor]:
     """Causal attention cut in two: each row's own half of the tokens, and the tokens before it."""
     q, k, v = inputs(9, batch=2, heads=4, kv_heads=2)
@@ -97,12 +83,3 @@ def test_two_parts_are_one_softmax(first_row):
     for backend in ("dense", "blocked"):
         assert_close(columns.attend(parts, 0.5, backend), wanted @ v.repeat_interleave(2, dim=1),
                      backend)
-
-
-def test_parts_that_are_weighed_alike_are_seen():
-    """Two softmaxes averaged are not one."""
-    parts, v, wanted = two_parts(4)
-    halves = [columns.attend([replace(part, first_row=0)], 0.5, "dense") for part in parts]
-    averaged = torch.cat([halves[0][:, :, :4], (halves[0][:, :, 4:] + halves[1]) / 2], dim=2)
-    with pytest.raises(AssertionError, match="max error"):
-        assert_close(averaged, wanted @ v.repeat_interleave(2, dim=1), "averaged")

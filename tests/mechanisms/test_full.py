@@ -77,23 +77,3 @@ def test_online_softmax_row_after_each_key():
 def test_pairs_counts_the_visible_columns(length):
     q, k, _ = bench.inputs(length, heads=1)
     assert full.pairs(length) == int((full.effective(q, k) > 0).sum())
-
-
-@pytest.mark.parametrize(("change", "named"), [
-    (lambda q, k, v: (q[0], k, v), "q: got shape"),
-    (lambda q, k, v: (q, k, v[..., :2]), "v: got shape"),
-    (lambda q, k, v: (q, k[..., :2], v[..., :2]), "head_dim"),
-    (lambda q, k, v: (q[:, :3], k, v), "wanted a multiple"),
-    (lambda q, k, v: (q[:, :, :5], k, v), "every token needs its query"),
-    (lambda q, k, v: (q[:, :, :0], k[:, :, :0], v[:, :, :0]), "the empty shape"),
-])
-@pytest.mark.parametrize("form", FORMS, ids=name_of)
-def test_shapes_that_do_not_fit_are_refused(form, change, named):
-    with pytest.raises(ValueError, match=named):
-        form(*change(*bench.inputs(heads=4, kv_heads=2)))
-
-
-@pytest.mark.parametrize("tile", [0, -1, 2.0, True])
-def test_a_tile_must_be_a_positive_integer(tile):
-    with pytest.raises(ValueError, match="query_tile"):
-        full.tiled(*bench.inputs(), query_tile=tile)

@@ -9,7 +9,7 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.caches import CACHES, CCACache
+from cca_lab.mechanisms.caches import CACHES
 from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models import (
     attention_of,
@@ -93,10 +93,3 @@ def test_a_cache_of_another_batch_is_named_before_anything_is_stored(name):
     assert cache.get_seq_length() == 6
     cache.reset()
     logits(model, text(5, rows=3), past_key_values=cache)
-
-
-@every_family
-def test_a_model_that_was_not_swapped_refuses_a_cache_at_once(family):
-    with pytest.raises(ValueError,
-                       match="past_key_values: the model's attention does not read this cache"):
-        logits(tiny(family), text(5), past_key_values=CCACache(swapped(family)))

@@ -20,13 +20,8 @@ from transformers.utils import hub
 
 from cca_lab.models import (
     attention_of,
-    disable_attention_dropout,
     load_pretrained,
-    save_pretrained,
 )
-from cca_lab.models.finetune import Finetuner
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.tasks.mixture import Mixture
 from tests.models.tiny import logits
 
 pytestmark = pytest.mark.nightly
@@ -173,28 +168,6 @@ def test_a_model_loads_in_float32_with_the_logits_of_transformers(folders, name)
     assert apart(logits(model, ids()), logits(wanted, ids())) < SAME
     state = model.state_dict()
     assert all(torch.equal(value, state[key]) for key, value in wanted.state_dict().items())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_step_of_finetuning_trains_the_projections_alone(folders, tmp_path, name):
-    model, _ = load_pretrained(folders[name], "cca", group=4, window=8)
-    disable_attention_dropout(model)
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    mixture = Mixture(ids(1, 200)[0], (), length=32, rows=2, text_share=1.0)
-    config = FinetuneConfig(steps=1, strategy="qkv", learning_rate=1e-3, warmup=0, grow=0.0,
-                            precision="float32")
-    (record,) = Finetuner(model, mixture, config).run()
-    assert 0 < record["text_loss"] < 20 and record["gradient_norm"] > 0
-    changed = {key
-               for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
-    projections = ("c_attn",) if name == "gpt2" else ("q_proj", "k_proj", "v_proj")
-    assert {key.rsplit(".", 2)[1] for key in changed} == set(projections)
-    assert len(changed) == LAYERS * len(projections)
-    assert all(key.endswith(".weight") for key in changed)
-    save_pretrained(model, tmp_path / "tuned")
-    again, _ = load_pretrained(tmp_path / "tuned")
-    assert attention_of(again).options()["window"] == 8
-    assert apart(logits(again, ids()), logits(model.eval(), ids())) < SAME
 
 
 def written_tokenizer(folder: Path, kind: str | None) -> None:

@@ -3,8 +3,6 @@
 import torch
 
 from cca_lab.attention.kernels import decode, interval, pooling, vertical_slash
-from cca_lab.mechanisms.cca import mechanism as cca
-from cca_lab.mechanisms.streaming import streaming_llm
 
 
 def future_visible(patch) -> None:
@@ -200,38 +198,3 @@ def ranges_one_early(patch) -> None:
 
 
 VERTICAL_SLASH = (columns_counted_twice, columns_dropped, ranges_not_merged, ranges_one_early)
-
-
-# ------------------------------------------------------- tables that mechanisms hand to the kernels
-
-def cores_one_row_late(patch) -> None:
-    """CCA with the table of the row before, but the row's own token."""
-    right = cca.intervals
-
-    def wrong(*args):
-        table = right(*args)
-        late = torch.cat([table[:, :, :1], table[:, :, :-1]], dim=2)
-        late[..., 1, 1] = table[..., 1, 1]
-        return late
-    patch.setattr(cca, "intervals", wrong)
-
-
-def printed_window(patch) -> None:
-    """CCA's raw tokens from one token earlier, which is in a core already."""
-    right = cca.intervals
-
-    def wrong(*args):
-        table = right(*args).clone()
-        table[..., 1, 0] -= (table[..., 0, 1] > 0).long()
-        return table
-    patch.setattr(cca, "intervals", wrong)
-
-
-def one_more_recent(patch) -> None:
-    """StreamingLLM whose oldest recent token leaves one step late."""
-    right = streaming_llm.intervals
-    patch.setattr(streaming_llm, "intervals", lambda rows, sinks,
-                  near: right(rows, sinks, near + 1))
-
-
-TABLES = ((cores_one_row_late, "cca"), (printed_window, "cca"), (one_more_recent, "streaming_llm"))

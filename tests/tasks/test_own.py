@@ -6,7 +6,7 @@ import pytest
 
 from cca_lab.tasks.examples import Example, tokens_of
 from cca_lab.tasks.own import own_questions
-from cca_lab.tasks.prompts import chosen_task, chosen_tasks
+from cca_lab.tasks.prompts import chosen_tasks
 from tests.studies import small
 
 OWN = {"prompt": "The first day of the week is", "answer": " Monday "}
@@ -46,18 +46,6 @@ def test_a_line_in_no_form_is_named(tmp_path, line, told):
     assert "questions.jsonl, line 3: " in str(error.value) and told in str(error.value)
 
 
-@pytest.mark.parametrize("content, told", [
-    (b"", "holds no questions"), (b"\n \n", "holds no questions"),
-    (b"\n" + json.dumps(OWN | {"prompt": "\xe9"}, ensure_ascii=False).encode("latin-1"),
-     "is not UTF-8 (byte 0xe9 in line 2)"),
-    (b"{}\0", "holds NUL characters")])
-def test_a_file_that_is_no_text_is_named(tmp_path, content, told):
-    (tmp_path / "q").write_bytes(content)
-    with pytest.raises(ValueError) as error:
-        own_questions(tmp_path / "q")
-    assert told in str(error.value), error.value
-
-
 def test_windows_line_ends_and_a_mark_at_the_start_are_read(tmp_path):
     (tmp_path / "q").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join([json.dumps(OWN).encode()] * 2))
     assert len(own_questions(tmp_path / "q").lines) == 2
@@ -79,16 +67,16 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
     order = [read.index(example) for example in some[0]]
     assert order == sorted(order) and len(task.fitting(tokenizer, sizes[9] - 1)) == 9
     with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest "
-                       "question of questions.jsonl, line 1"):
+                       "question of questions.jsonl"):
         task.examples(tokenizer, 1, length=sizes[0] - 1, seed=0)
 
 
 def test_a_file_is_a_task_and_its_content_is_its_identity(tmp_path):
     path = written(tmp_path, OWN)
-    task = chosen_task(path)
+    (task,) = chosen_tasks([path])
     assert (task.name, task.placed, str(task)) == ("questions.jsonl", False,
                                                    str(own_questions(path)))
     assert str(own_questions(written(tmp_path, OWN, OWN))) != str(task)
-    with pytest.raises(ValueError, match="difficulty: got '3' for a file"):
-        chosen_tasks([str(path), "niah_single"], ["3"])
+    with pytest.raises(ValueError, match="difficulty: got digits=3, wanted NAME=VALUE of a task"):
+        chosen_tasks([str(path)], ["digits=3"])
     assert str(chosen_tasks([str(path), "niah_single"], ["digits=3"])[1]) == "niah_single digits=3"

@@ -7,7 +7,7 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import interval
-from cca_lab.attention.kernels.configs import Blocks, blocks_for
+from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.sources import halves, split_intervals
 from cca_lab.mechanisms import Full
 from cca_lab.mechanisms.cca import groups
@@ -130,14 +130,6 @@ def test_the_primitive_takes_the_kernels_by_name():
                                                backend="dense"), "out", torch.float32)
     with pytest.raises(ValueError, match="float64"):
         interval_attention(q.double(), k.double(), v.double(), table, backend="triton")
-
-
-def test_head_dims_beyond_the_tables_are_refused():
-    q, k, v, table = cca_case(5, 2, 3, head_dim=136)
-    with pytest.raises(ValueError, match="head_dim 136, wanted at most 128"):
-        interval_attention(q, k, v, table, backend="triton")
-    with pytest.raises(ValueError, match="got 136, wanted at most 128"):
-        blocks_for("forward", 136, 2, "cuda")
 
 
 def test_a_second_derivative_is_refused():

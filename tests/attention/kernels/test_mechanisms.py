@@ -103,7 +103,6 @@ def test_pooling_follows_the_backend(monkeypatch, name, options, times):
     (mutants.last_rows_forgotten, "longlora"),
     (mutants.full_too_soon, "a_shape"),
     (mutants.key_heads_exchanged, "full"),
-    *mutants.TABLES,
     *((pool, "cca") for pool in mutants.POOLING),
     (mutants.columns_counted_twice, "vertical_slash"),
 ], ids=lambda value: getattr(value, "__name__", value))

@@ -102,13 +102,3 @@ def test_a_second_derivative_is_refused():
     with pytest.raises(RuntimeError,
                        match="pooling on the Triton kernels has no second derivative"):
         torch.autograd.grad(core.sum(), x, create_graph=True)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"backend": "blocked"}, "backend: got 'blocked', wanted one of 'auto'"),
-    ({"backend": "triton"}, "head_dim 256, wanted at most 128"),
-])
-def test_wrong_backends_and_head_dims_are_refused(options, message):
-    x = torch.zeros(1, 1, 8, 256)
-    with pytest.raises(ValueError, match=message):
-        pool_groups(x, x, x, 4, **options)

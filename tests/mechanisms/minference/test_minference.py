@@ -267,26 +267,9 @@ def test_chosen_patterns_are_options_of_a_model():
     bench.assert_close(logits(model, ids), before, "every block is read", 1e-10)
 
 
-@pytest.mark.parametrize(("patterns", "message"),
-                         [([], "patterns: got 0"),
-                          ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"),
-                          ([{"sinks": 2}], "pattern None"), ([{"pattern": "a_shape", "slash": 2}],
-                                                             "patterns: slash is no option of "
-                                                             "a_shape, wanted sinks, window"),
-                          ([{"pattern": "a_shape", "window": 0}], "window: got 0")])
-def test_wrong_patterns_are_refused(patterns, message):
-    with pytest.raises(ValueError, match=message):
-        MInference(patterns=patterns)
-
-
 def test_as_many_patterns_as_heads_are_wanted():
     with pytest.raises(ValueError, match="patterns: got 3 for 2 query heads"):
         MInference(patterns=MIXED[:3]).attention(*bench.inputs(5))
-
-
-def test_a_backend_that_the_mechanism_has_not_is_refused():
-    with pytest.raises(ValueError, match="backend: got 'blocked', wanted 'auto' or one of dense"):
-        VerticalSlash(**COLUMNS, backend="blocked")
 
 
 # ---------------------------------------------------------------- mutants

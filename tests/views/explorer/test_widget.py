@@ -31,14 +31,6 @@ def ask(widget, serial, **changes):
     widget.receive(widget, json.loads(json.dumps({"serial": serial, "changes": changes})), [])
 
 
-def test_it_begins_with_the_explorers_state(explorer):
-    widget, state = explorer.widget(), explorer.state().to_json()
-    assert widget is explorer.widget()
-    assert widget.row == state["row"] and widget.overview == state["overview"]
-    assert {**widget.reading, "row": widget.row, "overview": widget.overview} == state
-    assert widget.form == explorer.form()
-
-
 def test_a_click_sends_the_row_and_nothing_of_the_head(explorer, monkeypatch):
     widget = explorer.widget()
     sent = Sent(widget, monkeypatch)
@@ -46,23 +38,6 @@ def test_a_click_sends_the_row_and_nothing_of_the_head(explorer, monkeypatch):
     assert widget.row == explorer.state().row.to_json() and widget.row["query"] == 7
     assert widget.answered == 1 and explorer.query == 7
     assert {name for message in sent.messages for name in message} == {"row", "answered"}
-
-
-def test_another_head_mechanism_and_option(explorer):
-    widget = explorer.widget()
-    before = widget.overview
-    ask(widget, 1, layer=1, head=2)
-    assert widget.reading["place"]["layer"] == 1
-    assert widget.form["head"] == 2 and widget.overview == before
-    ask(widget, 2, attention="streaming_llm", options={"recent": 3})
-    assert widget.reading["attention"]["settings"] == "sinks 2, recent 3"
-    assert widget.overview != before
-    ask(widget, 3, options={"sinks": 1})
-    assert widget.reading["attention"]["settings"] == "sinks 1, recent 3" and widget.answered == 3
-    ask(widget, 4, everywhere=True)
-    assert widget.form["everywhere"] and widget.form["error"] == ""
-    assert {**widget.reading, "row": widget.row,
-            "overview": widget.overview} == explorer.state().to_json()
 
 
 @pytest.mark.parametrize("changes", [{"options": {"group": 0}}, {"attention": "none"},
@@ -76,12 +51,6 @@ def test_what_is_not_valid_is_said_and_changes_nothing(explorer, changes):
     assert {**widget.reading, "row": widget.row} == before
     ask(widget, 6, query=3)
     assert widget.form["error"] == "" and widget.row["query"] == 3
-
-
-def test_a_change_in_python_is_shown(explorer):
-    widget = explorer.widget()
-    explorer.change(attention="dga", query=4)
-    assert widget.reading["attention"]["name"] == "dga" and widget.row["query"] == 4
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from cca_lab.attention.kernels.programs import Read, pooling_reads
-from cca_lab.attention.statistics import k90, received
+from cca_lab.attention.statistics import k90
 from cca_lab.views.figures import (
     caches,
     costs,
@@ -123,12 +122,6 @@ def test_heatmaps_draw_the_matrices_on_one_scale_and_write_no_exact_zero():
     assert written(numbered) == ["0.50", "", "0.25", "0.00"]
 
 
-@pytest.mark.parametrize("side, labels", [(32, 32), (33, 0)])
-def test_labels_are_drawn_as_long_as_they_can_be_read(side, labels):
-    rows, columns = ticks(heatmaps.heatmap(np.ones((side, side))))
-    assert len(rows) == len(columns) == labels
-
-
 def test_times_read_tells_every_kind_and_the_legend_names_what_occurs():
     figure = heatmaps.times_read({"a": torch.tensor([[1, 0, 0], [0, 1, 1], [2, 1, 1]])})
     assert written(figure) == ["1", "", "", "0", "1", "1", "2", "1", "1"]
@@ -199,13 +192,6 @@ def test_sorted_weights_mark_k90_of_each_row():
     assert [int(mark.get_xdata()[0]) for mark in marks] == k90(rows).tolist()
 
 
-def test_received_has_bars_of_the_weights():
-    values = received(causal_maps(2, 4))
-    figure = sparsity.received(values, ["a", "b", "c", "d"])
-    heights = [[bar.get_height() for bar in axes.patches] for axes in figure.axes]
-    np.testing.assert_allclose(heights, values.nan_to_num())
-
-
 def test_text_is_broken_into_lines_printed_and_shaded_by_weight():
     assert heatmaps.lines_of(["ab", "cd", ".\n", "ef"], most=10) == [[0, 1, 2], [3]]
     assert heatmaps.lines_of(["abc", "def", "g"], most=4) == [[0], [1, 2]]
@@ -215,16 +201,3 @@ def test_text_is_broken_into_lines_printed_and_shaded_by_weight():
     darkness = [sum(patch.get_facecolor()[:3]) for patch in axes.patches
                 if patch.get_linewidth() < 1]
     assert min(darkness) == darkness[1] and max(darkness) == darkness[3]
-
-
-def test_a_strip_marks_what_the_reader_wrote():
-    boxes = [patch for patch in costs.strip(FORMS, climbed={"loops"}).axes[0].patches
-             if isinstance(patch, FancyBboxPatch)]
-    assert [box.get_linewidth() for box in boxes] == [2.5, 1]
-    assert costs.duration(None) == "-" and costs.duration(0.00099994) == "1 ms"
-
-
-def test_recipes_draw_answers_against_perplexity():
-    axes = training.recipes({"slow": (1.2, 0.4), "fast": (1.1, 0.9)}, {}, (1.9, 0.02)).axes[0]
-    places = [tuple(points.get_offsets()[0]) for points in axes.collections]
-    assert places == [pytest.approx(place) for place in ((1.9, 2), (1.2, 40), (1.1, 90))]
