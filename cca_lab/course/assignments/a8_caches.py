@@ -219,16 +219,11 @@ SMALL = examples(SIZED, (0, 0, 1, 1, 96), (3, 4, 2, 2, 96), (4, 1, 3, 2, 96), (1
 
 
 # a8.5: eight bits
-def coded(q: Tensor, k: Tensor, scale: float, *, steps: int = 127, half: float = 0.5,
-          rounded: Callable[[Tensor], Tensor] = torch.round, safe: bool = True, one: bool = False,
-          length: Callable[[Tensor], Tensor] = lambda q: q.abs().sum(-1), zero: int = 0,
-          cast: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
-    """Return codes, sizes and bounds; the keywords are mistakes."""
-    size = k.abs().amax(-1) / steps
-    size = size.amax(-1, keepdim=True).expand(size.shape) if one else size
-    codes = rounded(k / (torch.where(size > 0, size, 1.0) if safe else size)[..., None])
-    codes[k.abs().amax(-1) == 0] += zero
-    return codes.to(cast), size, scale * half * size * length(q)[..., None]
+def coded(q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, ...]:
+    """Return codes, sizes and bounds."""
+    size = k.abs().amax(-1) / 127
+    codes = (k / torch.where(size > 0, size, 1.0)[..., None]).round()
+    return codes, size, scale * 0.5 * size * q.abs().sum(-1)[..., None]
 
 
 def keys(draw: Draw, tokens: int) -> tuple[Any, ...]:
@@ -331,20 +326,22 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
             "a float is computed on the way: divide with //": {"single": True}})))),
     CourseTask("a8.5", "int8_keys", "Keys in eight bits", 15, 3, 3, (
         equals("codes are the nearest ones", coded, KEYS, "codes", part=0, points=2,
-               tolerance=1e-6, why="is it 0/0, for a key of zeros?", wrong=mistakes(coded, {
-            "codes are cut off, not rounded": {"rounded": torch.trunc},
-            "codes are rounded down": {"rounded": torch.floor},
-            "codes are not rounded": {"rounded": lambda x: x},
-            "the largest value has the code 128; it has 127": {"steps": 128},
-            "all tokens of a head share one size": {"one": True},
-            "is it 0/0, for a key of zeros?": {"safe": False},
-            "wanted floats": {"cast": torch.int8},
-            "the codes of a key of zeros are not 0": {"zero": 1}})),
+               tolerance=1e-6, why="is it 0/0, for a key of zeros?", wrong=slips(coded, {
+            "codes are cut off, not rounded": (".round()", ".trunc()"),
+            "codes are rounded down": (".round()", ".floor()"),
+            "codes are not rounded": (".round()", ""),
+            "the largest value has the code 128; it has 127": ("127", "128"),
+            "all tokens of a head share one size":
+                ("/ 127", "/ 127 * 0 + k.abs().amax((-1, -2))[..., None] / 127"),
+            "is it 0/0, for a key of zeros?": ("torch.where(size > 0, size, 1.0)", "size"),
+            "wanted floats": (".round()", ".round().to(torch.int8)"),
+            "the codes of a key of zeros are not 0":
+                (".round()", ".round() + (size == 0)[..., None]")})),
         equals("the bound holds and is reached", coded, KEYS, "bound", part=2, points=2,
-               tolerance=1e-6, wrong=mistakes(coded, {
-            "an error of a whole size is allowed; it is half a size": {"half": 1.0},
+               tolerance=1e-6, wrong=slips(coded, {
+            "an error of a whole size is allowed; it is half a size": ("0.5 *", "1.0 *"),
             "the length of the query is taken: each number's error has the worst sign, so its "
-            "absolute values are summed": {"length": lambda q: q.norm(dim=-1)},
+            "absolute values are summed": ("q.abs().sum(-1)", "q.norm(dim=-1)"),
             "the absolute value of the sum is taken, not the sum of the absolute values":
-                {"length": lambda q: q.sum(-1).abs()}})))),
+                ("q.abs().sum(-1)", "q.sum(-1).abs()")})))),
 ))
