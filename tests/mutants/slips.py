@@ -1,8 +1,8 @@
 """Slips: functions of the package with pieces of their source replaced, so that they cannot age."""
 
 import importlib
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -30,13 +30,20 @@ def _replaced(place: str, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, str,
     return owner, name, changed(getattr(owner, name), *pairs)
 
 
+@contextmanager
+def planted(*pieces: Piece) -> Iterator[None]:
+    """Compute with pieces of source replaced."""
+    with ExitStack() as patches:
+        for place in dict.fromkeys(place for place, *_ in pieces):
+            pairs = tuple((right, other) for at, right, other in pieces if at == place)
+            patches.enter_context(patch.object(*_replaced(place, pairs)))
+        yield
+
+
 def slip(says: str, call: Callable[..., Tensor], *pieces: Piece) -> Callable[..., Tensor]:
     """Return `call` as it computes with pieces of source replaced; its name is what `says`."""
     def wrong(*tensors: Tensor, **options: Any) -> Tensor:
-        with ExitStack() as patches:
-            for place in dict.fromkeys(place for place, *_ in pieces):
-                pairs = tuple((right, other) for at, right, other in pieces if at == place)
-                patches.enter_context(patch.object(*_replaced(place, pairs)))
+        with planted(*pieces):
             return call(*tensors, **options)
 
     wrong.__name__ = says

@@ -25,7 +25,7 @@ from cca_lab.studies.benchmarks.timing import median_and_range, rotating
 from cca_lab.studies.study import markdown, result_file
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import Cache, PreTrainedModel
 
 FULL = "full"
 OPTIONS: dict[str, dict[str, Any]] = {
