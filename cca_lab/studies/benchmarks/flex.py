@@ -1,6 +1,7 @@
 """CCA's mask for PyTorch's FlexAttention: the same intervals, as a block mask."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,8 @@ def flex_call(length: int, cores: int, group: int, window: int, device: torch.de
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     torch.compiler.reset()  # the graphs of other lengths would count towards torch's limit
-    attend, make = flex_attention, create_block_mask
+    attend: Any = flex_attention
+    make: Any = create_block_mask
     if compiled:  # uncompiled, the mask of every pair would be in memory
         attend, make = (torch.compile(each, dynamic=False) for each in (attend, make))
     mask = make(cca_mask(group, window, cores), None, None, length, cores + length, device)
