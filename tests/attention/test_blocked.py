@@ -14,6 +14,7 @@ from cca_lab.attention.blocked import blocked_attention
 from tests import strategies
 from tests.attention import bench
 from tests.mutants import attention as wrong
+from tests.mutants.slips import planted
 
 blocks = st.sampled_from([None, 1, 2, 3, 5, 8, 64])
 
@@ -170,36 +171,36 @@ def plan_of_changing_edges(attend, case) -> None:
 
 
 MUTANTS = [  # (mutant, the check that kills it, the case, what the check says)
-    (wrong.finite_mask, bench.check_large_logits, WINDOW, "output: max error"),
-    (wrong.one_column_more, bench.check_matrix, WINDOW, "declared support"),
-    (wrong.one_column_more, bench.check_hidden_columns, WINDOW, "edits of column"),
-    (wrong.starts_ignored, bench.check_hidden_columns, WINDOW, "edits of column"),
-    (wrong.outputs_added, bench.check_matrix, WINDOW, "row sums"),
-    (wrong.later_part_not_rescaled, bench.check_matrix, WINDOW, "row sums"),
-    (wrong.lse_not_updated, bench.check_same, WINDOW, "max error"),
-    (wrong.blind_rows_kept, bench.check_matrix, WINDOW, "row sums"),
-    (wrong.local_statistics, bench.check_gradients, WINDOW, "gradient of q"),
-    (wrong.local_output, bench.check_gradients, WINDOW, "gradient of q"),
-    (wrong.one_query_head_counts, bench.check_gradients, GROUPED, "gradient of k"),
-    (wrong.overlaps_overwritten, bench.check_gradients, WINDOW, "gradient of k"),
-    (wrong.lse_gradient_dropped, through_lse, WINDOW, "gradient of q"),
-    (wrong.heads_interleaved, bench.check_same, RAGGED, "output: max error"),
-    (wrong.joined_at_any_step, plan_of_ragged_steps, None, "held unlike visible"),
-    (wrong.joined_whatever_the_edges, plan_of_changing_edges, None, "held unlike visible"),
+    ("finite_mask", bench.check_large_logits, WINDOW, "output: max error"),
+    ("one_column_more", bench.check_matrix, WINDOW, "declared support"),
+    ("one_column_more", bench.check_hidden_columns, WINDOW, "edits of column"),
+    ("starts_ignored", bench.check_hidden_columns, WINDOW, "edits of column"),
+    ("outputs_added", bench.check_matrix, WINDOW, "row sums"),
+    ("later_part_not_rescaled", bench.check_matrix, WINDOW, "row sums"),
+    ("lse_not_updated", bench.check_same, WINDOW, "max error"),
+    ("blind_rows_kept", bench.check_matrix, WINDOW, "row sums"),
+    ("local_statistics", bench.check_gradients, WINDOW, "gradient of q"),
+    ("local_output", bench.check_gradients, WINDOW, "gradient of q"),
+    ("one_query_head_counts", bench.check_gradients, GROUPED, "gradient of k"),
+    ("overlaps_overwritten", bench.check_gradients, WINDOW, "gradient of k"),
+    ("lse_gradient_dropped", through_lse, WINDOW, "gradient of q"),
+    ("heads_interleaved", bench.check_same, RAGGED, "output: max error"),
+    ("joined_at_any_step", plan_of_ragged_steps, None, "held unlike visible"),
+    ("joined_whatever_the_edges", plan_of_changing_edges, None, "held unlike visible"),
 ]
 
 
 @pytest.mark.parametrize(("mutant", "check", "case", "message"), MUTANTS,
-                         ids=[f"{row[0].__name__}-{n}" for n, row in enumerate(MUTANTS)])
+                         ids=[f"{row[0]}-{n}" for n, row in enumerate(MUTANTS)])
 def test_mutants_die_and_the_real_code_lives(mutant, check, case, message):
     with cheap_merges():
         check(in_blocks, case)
-    with cheap_merges(), mock.patch.object(*wrong.MUTANTS[mutant], mutant), \
+    with cheap_merges(), planted(*wrong.BLOCKED[mutant]), \
          pytest.raises(AssertionError, match=message):
         check(in_blocks, case)
 
 
 def test_the_dense_mask_has_a_mutant_too():
-    with mock.patch.object(*wrong.MUTANTS[wrong.closed_intervals], wrong.closed_intervals), \
-         pytest.raises(AssertionError, match="row sums|declared support"):
+    with planted(wrong.CLOSED_INTERVALS), pytest.raises(AssertionError,
+                                                        match="row sums|declared support"):
         bench.check_matrix(bench.dense_attention, RAGGED)

@@ -224,19 +224,6 @@ def test_a_selection_that_is_none_is_refused(name):
             mechanism.attention(*tensors, selection=selection)
 
 
-@pytest.mark.parametrize("name", ["block_sparse", "dga", "minference", "vertical_slash"])
-def test_a_choice_on_another_device_is_refused(name):
-    (q, k, v), mechanism = bench.inputs(14), MECHANISMS[name](**OPTIONS[name][0])
-    with pytest.raises(ValueError, match="selection: got it on meta, wanted cpu where q is"):
-        mechanism.attention(q, k, v, selection=bench.moved(mechanism.select(q, k), "meta"))
-
-
-@every_name
-def test_a_module_that_is_none_is_refused(name):
-    with pytest.raises(ValueError, match="module: got str, wanted (what `new_module` makes|None)"):
-        MECHANISMS[name](**OPTIONS[name][0]).attention(*bench.inputs(), module="x")
-
-
 @pytest.mark.parametrize(("name", "options"), [
     ("vertical_slash", {"vertical": 1, "slash": 2, "last": 3, "block": 10**12}),
     ("block_sparse", {"block": 10**12}),

@@ -8,7 +8,6 @@ from cca_lab.mechanisms import MECHANISMS, full
 from tests.mechanisms import bench
 from tests.mechanisms.forms import with_module
 from tests.mechanisms.options import DRAWN
-from tests.mutants import exact_when as wrong
 
 # False there may still mean equality
 ONLY_IF = {"vertical_slash", "minference", "dga", "lm_infinite", "kept_heads"}
@@ -35,11 +34,3 @@ def check_exact_when(cls, length: int, options: dict, rotated: bool, seed: int) 
 def test_exact_means_equal_to_full_attention(name, length, rotated, seed, data):
     options = data.draw(st.fixed_dictionaries(DRAWN[name]))
     check_exact_when(MECHANISMS[name], length, options, rotated, seed)
-
-
-def test_forced_ones_that_do_not_fit_are_not_promised():
-    options = {"vertical": 1, "slash": 1, "last": 1, "forced_vertical": 2, "forced_slash": 0,
-               "block": 1}
-    check_exact_when(MECHANISMS["vertical_slash"], 2, options, rotated=False, seed=0)
-    with pytest.raises(AssertionError, match="exact_when is True"):
-        check_exact_when(wrong.ForcedOnesCutOff, 2, options, rotated=False, seed=0)

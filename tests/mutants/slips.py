@@ -1,16 +1,15 @@
 """Slips: functions of the package with pieces of their source replaced, so that they cannot age."""
 
 import importlib
-import inspect
-import linecache
-import textwrap
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor
+
+from cca_lab.course.exercise import changed
 
 Piece = tuple[str, str, str]  # dotted function, a piece of its source, what stands there instead
 
@@ -25,34 +24,26 @@ def owner_of(function: str) -> tuple[Any, str]:
         return getattr(importlib.import_module(module), owner), name
 
 
-def changed(function: Any, *pairs: tuple[str, str]) -> Any:
-    """Return a function with pieces of its source, each of which occurs once, replaced."""
-    function = inspect.unwrap(function)
-    source = textwrap.dedent(inspect.getsource(function))
-    source = source[source.index("def ") :]
-    for right, wrong in pairs:
-        assert source.count(right) == 1, f"{function.__name__}: {right!r} not once"
-        source = source.replace(right, wrong)
-    file = f"<{function.__name__}, {pairs[0][1]}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    names: dict[str, Any] = {}
-    exec(compile(source, file, "exec"), function.__globals__, names)
-    return names[function.__name__]
-
-
 @cache
 def _replaced(place: str, pairs: tuple[tuple[str, str], ...]) -> tuple[Any, str, Any]:
     owner, name = owner_of(place)
     return owner, name, changed(getattr(owner, name), *pairs)
 
 
+@contextmanager
+def planted(*pieces: Piece) -> Iterator[None]:
+    """Compute with pieces of source replaced."""
+    with ExitStack() as patches:
+        for place in dict.fromkeys(place for place, *_ in pieces):
+            pairs = tuple((right, other) for at, right, other in pieces if at == place)
+            patches.enter_context(patch.object(*_replaced(place, pairs)))
+        yield
+
+
 def slip(says: str, call: Callable[..., Tensor], *pieces: Piece) -> Callable[..., Tensor]:
     """Return `call` as it computes with pieces of source replaced; its name is what `says`."""
     def wrong(*tensors: Tensor, **options: Any) -> Tensor:
-        with ExitStack() as patches:
-            for place in dict.fromkeys(place for place, *_ in pieces):
-                pairs = tuple((right, other) for at, right, other in pieces if at == place)
-                patches.enter_context(patch.object(*_replaced(place, pairs)))
+        with planted(*pieces):
             return call(*tensors, **options)
 
     wrong.__name__ = says

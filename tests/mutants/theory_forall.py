@@ -79,8 +79,7 @@ SLIPS = {
     "slots that are forgotten": Slip(
         "LoCoCo's compressions", f"{INDICES}segment_step", "slots if full", "0 if full"),
     "a first compression one segment early": Slip(
-        "LoCoCo's compressions", f"{INDICES}first_compression", "// sizes[-1] + 1)",
-        "// sizes[-1])"),
+        "LoCoCo's compressions", f"{INDICES}first_compression", "// segment + 1)", "// segment)"),
     "a memory of one column more": Slip(
         "LoCoCo's compressions", f"{INDICES}held_columns", "segment, slots)",
         "segment, slots + 1)"),
@@ -165,25 +164,3 @@ FORMULAS = [
     ("proved-pairs", "(r + 1)", "r"), ("proved-stretch", r"\lceil 11 m / 10 \rceil", "m + 1"),
     ("proved-slots", "n B", "n"), ("proved-twice", "w - r", "w - r + 1"),
 ]
-
-STATES = "cca_lab.mechanisms."
-# Of a cache's tensors, which follow the integers: text in chunks must not equal the whole.
-TENSOR_SLIPS = {
-    "values evicted otherwise than keys": Slip(
-        "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, self.sinks, end)",
-        "self.raw_value, self.sinks, end + 1)"),
-    "tables of the wrong tokens": Slip(
-        "cca", f"{STATES}cca.cache.CCAState._close_groups", "at(rotation, slice(0, count))",
-        "at(rotation, [0] * count)"),
-    "rows counted from the chunk": Slip(
-        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend",
-        "row = torch.arange(self.seen,", "row = -self.seen + torch.arange(self.seen,"),
-    "a chunk that attends as a single row": Slip(
-        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend",
-        "query.shape[2] == 1 and ", ""),
-    "a segment that attends as a single row": Slip(
-        "lococo", f"{STATES}lococo.cache.LoCoCoState._attend", "if rows == 1:", "if rows:"),
-    "queries of the block without the newest": Slip(
-        "dga", f"{STATES}dga.cache.DGAState._read", "self.raw_query, query)",
-        "self.raw_query, query[:, :, 1:])"),
-}

@@ -79,12 +79,6 @@ def test_nothing_is_taken_for_granted(path):
     assert not UNPROVED.search(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("text", ["Admitted.", "Axiom a : False.", "Parameter a : nat.",
-                                  "Conjecture c : True.", "by admit.", "Hypothesis h : False."])
-def test_what_is_not_proved_would_be_found(text):
-    assert UNPROVED.search(f"Proof.\n{text}\n")
-
-
 def test_the_committed_list_has_every_theorem_and_no_assumption():
     lines = (PROOFS / "assumptions.txt").read_text(encoding="utf-8").splitlines()
     assert lines[::2] == [f"{name}:" for name in theorems()]
@@ -109,18 +103,6 @@ def test_the_proofs_compile_and_assume_nothing(coq, tmp_path):
     run = make(PROOFS, tmp_path / "build")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "none assumes an axiom" in run.stdout
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("proof", [path.name for path in SOURCES])
-def test_a_proof_that_is_left_open_is_noticed(proof, coq, tmp_path):
-    for path in (*SOURCES, PROOFS / "Makefile", PROOFS / "assumptions.txt"):
-        shutil.copy(path, tmp_path)
-    text = (PROOFS / proof).read_text(encoding="utf-8")
-    (tmp_path / proof).write_text(re.sub(r"(\nTheorem .*?\nProof\.).*?Qed\.", r"\1 Admitted.", text,
-                                         count=1, flags=re.DOTALL))
-    run = make(tmp_path, tmp_path / "build")
-    assert run.returncode != 0 and "> Axioms:" in run.stdout
 
 
 @pytest.mark.nightly

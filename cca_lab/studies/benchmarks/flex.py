@@ -26,8 +26,8 @@ def flex_call(length: int, cores: int, group: int, window: int, device: torch.de
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     torch.compiler.reset()  # the graphs of other lengths would count towards torch's limit
-    attend: Any = flex_attention
-    make: Any = create_block_mask
+    attend: Callable[..., Any] = flex_attention
+    make: Callable[..., Any] = create_block_mask
     if compiled:  # uncompiled, the mask of every pair would be in memory
         attend, make = (torch.compile(each, dynamic=False) for each in (attend, make))
     mask = make(cca_mask(group, window, cores), None, None, length, cores + length, device)

@@ -71,7 +71,7 @@ class ModelText:
         try:
             cache = CACHES[mechanism.name]
             return cache.bytes_of(mechanism, length, self.sizes) // self.sizes.layers, full
-        except (KeyError, ValueError):  # no cache, or one whose size depends on the calls
+        except KeyError:  # no cache
             return None, full
 
 

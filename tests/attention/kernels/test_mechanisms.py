@@ -12,7 +12,6 @@ from tests.attention.kernels import bench
 from tests.mechanisms.bench import inputs, moved, rope_tables, rotate
 from tests.mechanisms.forms import seeded_module, trains_a_module
 from tests.mechanisms.options import OPTIONS as SMALL
-from tests.mutants import attention as wrong_pooling
 from tests.mutants import kernels as mutants
 
 # no multiple of any tile, grouped queries
@@ -109,13 +108,3 @@ def test_pooling_follows_the_backend(monkeypatch, name, options, times):
 def test_mutants_are_caught(monkeypatch, spoil, name):
     with pytest.raises(AssertionError, match="max error"):
         check_mechanism(monkeypatch, name, OPTIONS[name][0], spoil)
-
-
-@pytest.mark.parametrize("mutant", [wrong_pooling.first_query_judges,
-                                    wrong_pooling.scale_forgotten],
-                         ids=lambda mutant: mutant.__name__)
-def test_wrong_weights_of_a_core_per_query_head_are_caught(monkeypatch, mutant):
-    """These are pooled by PyTorch and attended to by the kernels."""
-    with pytest.raises(AssertionError, match="max error"):
-        check_mechanism(monkeypatch, "cca", OPTIONS["cca"][1],
-                        lambda patch: patch.setattr(*wrong_pooling.MUTANTS[mutant], mutant))

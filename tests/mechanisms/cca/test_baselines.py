@@ -94,12 +94,3 @@ def test_random_tokens_mutants_are_killed(mutant, check, reason):
         check(mutant, G3S4)
     for rung in RANDOM.values():
         check(rung, G3S4)
-
-
-@pytest.mark.parametrize(("cls", "options", "named"), [
-    (MeanPooling, {"group": 0}, "group"), (MeanPooling, {"window": 0}, "window"),
-    (RandomTokens, {"group": 2.0}, "group"), (RandomTokens, {"seed": -1}, "seed"),
-], ids=str)
-def test_options_that_do_not_fit_are_refused(cls, options, named):
-    with pytest.raises(ValueError, match=named):
-        cls(**{**G3S4, **options})

@@ -206,27 +206,6 @@ def test_half_precision_stays_close_to_the_reference():
 
 # ---------------------------------------------------------------- refusals
 
-@pytest.mark.parametrize(("wrong", "named"), [
-    ({"pooling": "median"}, "pooling"),
-    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
-    ({"rotation": bench.rope_tables(11, 2)}, "rotation"),
-])
-def test_options_that_do_not_fit_are_refused(wrong, named):
-    with pytest.raises(ValueError, match=named):
-        form(CCA, "attention")(*bench.inputs(), **{"group": 3, "window": 2, **wrong})
-
-
-def test_shapes_and_backends_that_do_not_fit_are_refused():
-    q, k, v = bench.inputs()
-    with pytest.raises(ValueError, match="every token needs its query, key and value"):
-        CCA(group=3, window=2).attention(q[:, :, -1:], k, v)
-    with pytest.raises(ValueError, match="backend"):
-        CCA(group=3, window=2, backend="fast")
-    with pytest.raises(ValueError, match="length"):
-        groups.visible_cores(0, 3, 2)
-    with pytest.raises(ValueError, match="sinks"):
-        groups.intervals(5, 3, 2, sinks=-1)
-
 
 def test_a_maximum_has_no_effective_matrix():
     q, k, _ = bench.inputs()

@@ -109,19 +109,6 @@ def test_shares_of_the_prompt(heavy, recent, prompt, wanted):
     assert H2O(heavy=heavy, recent=recent, prompt=prompt).budget() == wanted
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"heavy": 0, "recent": 0}, "heavy and recent: got 0 and 0"),
-    ({"heavy": -1, "recent": 2}, "heavy: got -1"),
-    ({"heavy": 1.5, "recent": 2}, "heavy: got 1.5"),
-    ({"heavy": 2, "recent": True}, "recent: got True"),
-    ({"heavy": 2, "recent": 2, "prompt": 0}, "prompt: got 0"),
-    ({"heavy": 2, "recent": 2, "backend": "blocked"}, "backend: got 'blocked'"),
-])
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        H2O(**options)
-
-
 def test_eviction_is_a_pooling_with_one_hot_rows():
     """LoCoCo's Eq. 3-4, K' = W [K ; K_new]: each row of W is one-hot at a kept token."""
     q, k, _ = bench.inputs(10, heads=1)

@@ -90,13 +90,3 @@ def test_mutants_are_killed(mutant, check, options, reason):
         check(mutant, options)
     for rung in RUNGS.values():
         check(rung, options)
-
-
-@pytest.mark.parametrize(("options", "named"), [
-    ({"local": 0}, "local"), ({"global_tokens": -1}, "global_tokens"), ({"limit": 0}, "limit"),
-    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
-])
-@pytest.mark.parametrize("method", ["loops", "attention", "effective"])
-def test_options_that_do_not_fit_are_refused(method, options, named):
-    with pytest.raises(ValueError, match=named):
-        form(LMInfinite, method)(*bench.inputs(), **{**L3G2, **options})

@@ -116,12 +116,3 @@ def test_mutants_are_killed(mutant, check, options, reason):
 
 
 # ---------------------------------------------------------------- refusals
-
-@pytest.mark.parametrize(("options", "named"), [
-    ({"sinks": -1}, "sinks"), ({"recent": 1.5}, "recent"), ({"positions": "text"}, "positions"),
-    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
-])
-@pytest.mark.parametrize("method", ["loops", "attention", "effective"])
-def test_options_that_do_not_fit_are_refused(method, options, named):
-    with pytest.raises(ValueError, match=named):
-        form(StreamingLLM, method)(*bench.inputs(), **{**S2R3, **options})

@@ -64,7 +64,6 @@ def test_bytes_are_the_caches_own():
     own, full = source.cache_bytes(CCA(group=3, window=4))
     assert own == CCACache.bytes_of(CCA(group=3, window=4), LENGTH, sizes) // 2
     assert full == 2 * 2 * 8 * LENGTH * 8 == source.cache_bytes(Full())[0]
-    assert source.cache_bytes(LoCoCo(slots=4, segment=[5, 1]))[0] is None
 
 
 @pytest.mark.parametrize(("ids", "named"), [(torch.zeros(1, 0, dtype=torch.int64), "text"),
