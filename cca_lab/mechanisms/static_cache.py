@@ -17,8 +17,8 @@ from cca_lab.mechanisms.caching.base import (
     mechanism_in,
 )
 from cca_lab.mechanisms.caching.static import Progress, StaticLayer
-from cca_lab.mechanisms.cca.static import CCALayer
-from cca_lab.mechanisms.streaming.static import StreamingLLMLayer
+from cca_lab.mechanisms.cca.static_cache import CCALayer
+from cca_lab.mechanisms.streaming.static_cache import StreamingLLMLayer
 from cca_lab.settings import check_integers
 
 LAYERS: dict[str, Any] = {"cca": CCALayer, "mean_pooling": CCALayer,
@@ -51,9 +51,9 @@ class StaticCache(MechanismCache[Any]):
         growing, self.progress = CACHES[name](config), Progress(longest)
         self.attention, self.config, self.reader = growing.attention, config, None
         self.padding, self.choice = growing.padding, copy.deepcopy(getattr(config, CHOICE))
-        last = growing.layers[-1]
         Cache.__init__(self, layers=[
-            LAYERS[name](self.attention.at_layer(number), layer, self.progress, last=layer is last)
+            LAYERS[name](self.attention.at_layer(number), layer, self.progress, first=number == 0,
+                         last=layer is growing.layers[-1])
             for number, layer in enumerate(growing.layers)])
 
     @property
@@ -69,7 +69,8 @@ class StaticCache(MechanismCache[Any]):
 
     def begin_forward(self, config: PreTrainedConfig, mechanism: Mechanism) -> None:
         """Begin to read a chunk; where a model is being compiled, no number is looked at."""
-        if not self.compiles or mechanism is not self.attention:
+        known = mechanism is self.attention and (self.reader is None or self.reader is config)
+        if not (self.compiles and known):
             super().begin_forward(config, mechanism)
 
     def record(self, ids: Tensor | None) -> None:

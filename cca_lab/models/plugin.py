@@ -133,8 +133,12 @@ def generate(model: PreTrainedModel, inputs: Tensor | None = None,
     return of_class.generate(model, inputs, generation_config, *further, **kwargs)
 
 
-def static_cache(model: PreTrainedModel, *, max_cache_len: int, **others: Any) -> StaticCache:
+def static_cache(model: PreTrainedModel, *, cache_implementation: str, max_cache_len: int,
+                 **others: Any) -> StaticCache:
     """Return the cache for `generate(cache_implementation="static")`."""
+    if cache_implementation != "static":
+        raise ValueError(f"cache_implementation: got {cache_implementation!r}, wanted 'static' or "
+                         f"none with {mechanism_in(model.config).name!r} attention")
     return StaticCache(model, max_cache_len)
 
 

@@ -52,8 +52,8 @@ class StaticLayer(StateLayer):
     size = far_size = positions = 0
     key: Tensor | None = None
 
-    def __init__(self, layer: StateLayer, progress: Progress, *, last: bool) -> None:
-        self.progress, self.last = progress, last
+    def __init__(self, layer: StateLayer, progress: Progress, *, first: bool, last: bool) -> None:
+        self.progress, self.longest, self.first, self.last = progress, progress.longest, first, last
         super().__init__(layer.new_state, layer.padding)
 
     def plan(self, row: Tensor) -> Plan:
@@ -93,11 +93,6 @@ class StaticLayer(StateLayer):
         super().reset()
 
     @property
-    def longest(self) -> int:
-        """The tokens of the longest text."""
-        return self.progress.longest
-
-    @property
     def columns(self) -> int:
         """The tokens seen."""
         return int(self.progress.seen) if self.progress.held else self._read
@@ -105,14 +100,6 @@ class StaticLayer(StateLayer):
     @columns.setter
     def columns(self, count: int) -> None:
         self._read = count
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any,
-               **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Return the chunk unchanged, see `StateLayer.update`; a gradient is refused."""
-        if torch.is_grad_enabled() and key_states.requires_grad:
-            raise ValueError("past_key_values: a static cache is written in place, which records "
-                             "no gradient; call the model within torch.no_grad()")
-        return super().update(key_states, value_states)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
                rotation: Rotation | None = None, mask: Tensor | None = None) -> Tensor:
@@ -125,7 +112,8 @@ class StaticLayer(StateLayer):
             raise ValueError("attention_mask: got padding, wanted rows of one length with a static "
                              "cache; leave cache_implementation out for others")
         if self.progress.held:
-            self.reading = True  # a chunk may write over what its own first rows see
+            # tokens of a chunk may write over what its first rows see
+            self.reading = key.shape[2] > 1
             output = self.read(query, key, value, scale, rotation)
             self.reading = False
             return output
@@ -139,7 +127,7 @@ class StaticLayer(StateLayer):
         assert self.key is not None
         progress, dtype, self.expected = self.progress, query.dtype, False
         query, key, value = (x.to(self.key.dtype) for x in (query, key, value))
-        if not progress.plans:  # the first layer's, for all
+        if self.first:
             progress.plans = [self.plan(progress.seen + token) for token in range(key.shape[2])]
         outputs = []
         for token, plan in enumerate(progress.plans):
@@ -148,7 +136,7 @@ class StaticLayer(StateLayer):
                                      scale, rotation and at(rotation, now)))
         if self.last:
             progress.seen.add_(key.shape[2])
-            progress.plans = []
+            progress.plans = []  # no output of a graph
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)).to(dtype)
 
     def _hold(self, key: Tensor, rotation: Rotation | None) -> None:

@@ -20,6 +20,7 @@ from cca_lab import models
 from cca_lab.mechanisms.caching.state import Draw
 from cca_lab.options import Count
 from cca_lab.reporting import machine
+from cca_lab.studies.benchmarks.model import new_cache
 from cca_lab.studies.benchmarks.timing import median_and_range, rotating
 from cca_lab.studies.study import markdown, result_file
 
@@ -40,6 +41,7 @@ LONG: dict[str, dict[str, Any]] = {  # of a prompt
 LAYERS, LONG_LAYERS = 8, 2
 PROMPT, TOKENS, LONG_PROMPT = 300, 48, 16_000
 PADS = (0, 7, 14, 21)  # padding before the rows of different length
+STATIC, COMPILER = ("cca", "streaming_llm"), "inductor"
 MORE = 4  # times the rounds of single rows' steps, which are short
 REAL = {"cca": {"group": 16, "window": 128, "sinks": 4},
         "streaming_llm": {"sinks": 4, "recent": 395}}
@@ -54,9 +56,17 @@ class Steps:
     """Interleaved rounds; each time is the median over them."""
     out: Path | None = None
     """JSON file to write."""
+    compiled: bool = False
+    """Measure a token's step alone, growing caches beside compiled static ones; compiles long."""
 
     def run(self) -> None:
-        """Measure a row per attention; print both tables."""
+        """Measure a row per attention; print both tables, or that of compiled steps."""
+        if self.compiled:
+            with result_file(self.out) as result:
+                result |= {"machine": machine(), "bench": "steps", "compiled": compiled_steps(
+                    MORE * self.rounds)}
+            print(compiled_table(result))
+            return
         with result_file(self.out) as result:
             result |= {"machine": machine(), "bench": "steps", "rounds": self.rounds,
                        "rows": measure(self.rounds), "next": measure_next(self.rounds)}
@@ -103,6 +113,30 @@ def table(result: Mapping[str, Any]) -> str:
         f"interleaved rounds, of a step {MORE * result['rounds']}.")
 
 
+def compiled_steps(rounds: int) -> list[dict[str, Any]]:
+    """Return a row for each attention: a token's step, growing and with a compiled static cache."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        times = interleaved(
+            rounds, {name: OPTIONS[name] for name in STATIC}, LAYERS, lambda model, name: (
+                decoding(model, name, 1), decoding(model, name, 1, static=True)))
+    finally:
+        torch.set_num_threads(threads)
+    return [{"attention": name, "microseconds": [_scaled(each, 1e6 / LAYERS) for each in pair],
+             "ratio": _ratio(*pair)}
+            for name, pair in ((name, list(zip(*times[name], strict=True))) for name in times)]
+
+
+def compiled_table(result: Mapping[str, Any]) -> str:
+    """Return the table of growing caches beside compiled static ones."""
+    rows = [[row["attention"], *(f"{middle:.0f} [{low:.0f}, {high:.0f}]" for middle, (low, high)
+                                 in row["microseconds"]), f"{row['ratio'][0]:.1f}"]
+            for row in result["compiled"]]
+    return markdown(["attention", "a step, us a layer", "static and compiled", "ratio"], rows,
+                    "{cpu}, one thread, CPU time, torch {torch}".format_map(result["machine"]))
+
+
 def measure_next(rounds: int) -> list[dict[str, Any]]:
     """Return a row for each attention and length: the next token of a model of SmolLM2's sizes."""
     threads, model, rows = torch.get_num_threads(), smollm2(), []
@@ -141,12 +175,12 @@ def next_table(result: Mapping[str, Any]) -> str:
 
 
 def interleaved(rounds: int, options: Mapping[str, dict[str, Any]], layers: int,
-                measured: "Callable[[PreTrainedModel, str], float]") -> dict[str, list[float]]:
+                measured: "Callable[[PreTrainedModel, str], Any]") -> dict[str, list[Any]]:
     """Return what is measured of each attention, full too, in each round."""
     swapped = {FULL: llama(layers)}
     for name, chosen in options.items():
         swapped[name] = models.swap_attention(llama(layers), name, **chosen)
-    times: dict[str, list[float]] = {name: [] for name in swapped}
+    times: dict[str, list[Any]] = {name: [] for name in swapped}
     for round_, name in rotating(list(swapped), rounds):
         seconds = measured(swapped[name], name)
         if round_ >= 0:
@@ -179,7 +213,7 @@ def new_llama(**sizes: Any) -> "PreTrainedModel":
 @torch.no_grad()
 def next_token(model: "PreTrainedModel", name: str, length: int) -> float:
     """Return the CPU seconds of a token's forward after `length` tokens of any content."""
-    config, cache = model.config, empty_cache(model, name)
+    config, cache = model.config, new_cache(model, name)
     heads, features = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
     generator = torch.Generator().manual_seed(0)
     for layer in range(config.num_hidden_layers):
@@ -199,29 +233,39 @@ def next_token(model: "PreTrainedModel", name: str, length: int) -> float:
     return (time.process_time() - start) / REAL_TOKENS
 
 
-def empty_cache(model: "PreTrainedModel", name: str) -> "Cache":
+def empty_cache(model: "PreTrainedModel", name: str, static: bool = False) -> "Cache":
     """Return an empty cache for a model's attention."""
-    from transformers import DynamicCache
+    from transformers import StaticCache
 
+    from cca_lab.mechanisms import static_cache
     from cca_lab.mechanisms.caches import CACHES
 
-    return CACHES[name](model) if name in CACHES else DynamicCache()
+    if not static:
+        return new_cache(model, name)
+    longest = PROMPT + TOKENS
+    return static_cache.StaticCache(model, longest) if name in CACHES else StaticCache(
+        model.config, longest)
 
 
 @torch.no_grad()
-def decoding(model: "PreTrainedModel", name: str, rows: int,
-             pads: Sequence[int] = ()) -> float:
+def decoding(model: "PreTrainedModel", name: str, rows: int, pads: Sequence[int] = (), *,
+             static: bool = False) -> float:
     """Return the CPU seconds of one forward for a token of each row, after a prompt."""
+    from transformers import CompileConfig
+
+    later: Any = model.get_compiled_call(CompileConfig(
+        fullgraph=True, mode="default", backend=COMPILER)) if static else model
     ids = torch.randint(256, (rows, PROMPT + TOKENS), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     for row, pad in enumerate(pads):
         mask[row, :pad] = 0
-    positions, cache = (mask.cumsum(-1) - 1).clamp(min=0), empty_cache(model, name)
+    positions, cache = (mask.cumsum(-1) - 1).clamp(min=0), empty_cache(model, name, static)
 
     def forward(first: int, stop: int) -> Tensor:
         now = slice(first, stop)
         padding = {"attention_mask": mask[:, :stop], "position_ids": positions[:, now]}
-        logits: Tensor = model(ids[:, now], past_key_values=cache, use_cache=True,
+        step = later if first else model
+        logits: Tensor = step(ids[:, now], past_key_values=cache, use_cache=True,
                                **padding if pads else {}).logits
         return logits
 
@@ -238,7 +282,7 @@ def reading(model: "PreTrainedModel", name: str) -> float:
     """Return the CPU seconds of the forward over a long prompt."""
     ids = torch.randint(256, (1, LONG_PROMPT), generator=torch.Generator().manual_seed(0))
     start = time.process_time()
-    model(ids, past_key_values=empty_cache(model, name), use_cache=True, logits_to_keep=1)
+    model(ids, past_key_values=new_cache(model, name), use_cache=True, logits_to_keep=1)
     return time.process_time() - start
 
 

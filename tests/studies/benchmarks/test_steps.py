@@ -25,3 +25,10 @@ def test_every_attention_is_measured(small, tmp_path, capsys):
     assert of_full["beyond_full"] == [0, [0, 0]] and of_full["prompt_ratio"] == [1, [1, 1]]
     out = capsys.readouterr().out
     assert steps.table(result) in out and steps.next_table(result) in out
+
+
+def test_static_caches_are_compiled(small, monkeypatch, capsys):
+    monkeypatch.setattr(steps, "COMPILER", "eager")
+    steps.Steps(rounds=1, compiled=True).run()
+    rows = capsys.readouterr().out.splitlines()[2:5]
+    assert [row.split()[1] for row in rows] == ["full", *steps.STATIC]

@@ -22,7 +22,7 @@ class StreamingLLMLayer(StaticLayer):
     """The buffers of StreamingLLM or LM-Infinite; the tables are of the limit and position 0."""
 
     def __init__(self, mechanism: StreamingLLM | LMInfinite, layer: StateLayer,
-                 progress: Progress, *, last: bool) -> None:
+                 progress: Progress, **place: bool) -> None:
         self.at_start = isinstance(mechanism, LMInfinite)  # far keys are read at position 0
         self.limit: int | None = None
         if isinstance(mechanism, LMInfinite):
@@ -35,7 +35,7 @@ class StreamingLLMLayer(StaticLayer):
         self.size = self.sinks + 1 + self.near
         if self.sinks and self.limit is not None:
             self.far_size, self.positions = self.sinks + 1, 2
-        super().__init__(layer, progress, last=last)
+        super().__init__(layer, progress, **place)
 
     def plan(self, row: Tensor) -> Plan:
         """Return the columns among first tokens and in the ring, if it may move, and the bias."""

@@ -23,13 +23,13 @@ from cca_lab.mechanisms.indices import behind_sinks, cca_columns
 class CCALayer(StaticLayer):
     """The buffers of CCA; the tables are those of the places in a group."""
 
-    def __init__(self, mechanism: CCA, layer: StateLayer, progress: Progress, *,
-                 last: bool) -> None:
+    def __init__(self, mechanism: CCA, layer: StateLayer, progress: Progress,
+                 **place: bool) -> None:
         self.mechanism, self.sinks, group = mechanism, mechanism.sinks, mechanism.group
         self.positions, self.ring = group, (mechanism.window - 2) // group * group + 2 * group
         self.cores = behind_sinks(progress.longest, self.sinks) // group + 1
         self.size = self.sinks + self.ring + self.cores
-        super().__init__(layer, progress, last=last)
+        super().__init__(layer, progress, **place)
 
     def plan(self, row: Tensor) -> Plan:
         """Return the columns of token, core and members, the place in the group, and the bias."""
