@@ -68,9 +68,9 @@ def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
         breaks.append("a guess is filled in")
     if not 2 <= len(turns) <= 14 or len(set(turns)) < len(turns):
         breaks.append(f"turns {turns}, wanted two to fourteen")
-    if set(turns) & set(asked) or not all(name.startswith(f"{number}.")
-                                          for name in (*asked, *turns)):
-        breaks.append(f"ids {asked} and {turns}, wanted different ones that begin with {number}.")
+    ids = re.findall(r'\b(?:predict|your_turn)\("([^"]+)"', "\n".join(code))
+    if ids != [f"{number}.{place}" for place in range(1, len(ids) + 1)]:
+        breaks.append(f"ids {ids}, wanted ones that begin with {number}.1 and follow one another")
     if sum(output.get("text", "").count(": done") for cell in notebook.cells
            if cell.cell_type == "code" for output in cell.outputs) < len(turns):
         breaks.append("a turn that is not done in the committed notebook")

@@ -111,14 +111,9 @@ def merge(outs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tenso
     """
     out, lse = outs[0].to(lses[0].dtype), lses[0]
     for part, part_lse in zip(outs[1:], lses[1:], strict=True):
-        out, lse = blend(out, lse, part, part_lse), torch.logaddexp(lse, part_lse)
+        share = (part_lse - lse).sigmoid().unsqueeze(-1)    # (B, H, L, 1), of this set
+        out, lse = torch.lerp(out, part.to(lse.dtype), share), torch.logaddexp(lse, part_lse)
     return out.to(outs[0].dtype), lse
-
-
-def blend(out: Tensor, lse: Tensor, part: Tensor, part_lse: Tensor) -> Tensor:
-    """Return the output of rows over two sets of columns, in the dtype of lse; see `merge`."""
-    share = (part_lse - lse).sigmoid().unsqueeze(-1)    # (B, H, L, 1), of the second set
-    return torch.lerp(out.to(lse.dtype), part.to(lse.dtype), share)
 
 
 def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:

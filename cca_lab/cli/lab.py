@@ -1,7 +1,6 @@
 """Commands that check the installation, run the notebooks, write pages and handle shipped data."""
 
 import os
-import re
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -13,8 +12,6 @@ import tyro
 from cca_lab.files import check_folder
 
 From = Annotated[str | None, tyro.conf.arg(name="from")]
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-BRANCH = re.compile(r"[\w./-]+")
 
 
 def doctor() -> int:
@@ -129,10 +126,6 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
     from cca_lab.files import repository as clone
     from cca_lab.views.site import Site
 
-    if repository is not None and not REPOSITORY.fullmatch(repository):
-        raise ValueError(f"--repository: got {repository!r}, wanted OWNER/NAME")
-    if not BRANCH.fullmatch(branch):
-        raise ValueError(f"--branch: got {branch!r}, wanted the name of a branch")
     with Site(clone(), out, extras=_of_models() if models else {}, repository=repository,
               branch=branch) as made:
         warnings = made.build()

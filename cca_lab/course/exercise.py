@@ -5,9 +5,11 @@ exercise's own tests (`tests/course/test_exercises.py`).
 """
 
 import inspect
+import linecache
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from torch import Tensor
@@ -96,6 +98,33 @@ def holds(fact: str, look: Callable[..., None], inputs: Examples, *, wrong: dict
 def mistakes(answer: Answer, table: dict[str, dict[str, Any]]) -> dict[str, Answer]:
     """Return an answer with the keywords of each sentence: one function, wrong in many ways."""
     return {said: partial(answer, **wrong) for said, wrong in table.items()}
+
+
+def slips(answer: Answer, table: dict[str, tuple[str, ...]]) -> dict[str, Answer]:
+    """Return an answer with a slip for each sentence: pieces of its source, each with another.
+
+    A piece stands once in the source of the function, which is read when it is first called.
+    """
+    def slip(pieces: tuple[str, ...]) -> Answer:
+        wrong = cache(lambda: changed(answer, *zip(pieces[::2], pieces[1::2], strict=True)))
+        return lambda *args: wrong()(*args)
+
+    return {said: slip(pieces) for said, pieces in table.items()}
+
+
+def changed(function: Any, *pairs: tuple[str, str]) -> Any:
+    """Return a function with pieces of its source, each of which occurs once, replaced."""
+    function = inspect.unwrap(function)
+    source = textwrap.dedent(inspect.getsource(function))
+    source = source[source.index("def ") :]
+    for right, wrong in pairs:
+        assert source.count(right) == 1, f"{function.__name__}: {right!r} not once"
+        source = source.replace(right, wrong)
+    file = f"<{function.__name__}, {pairs[0][1]}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    names: dict[str, Any] = {}
+    exec(compile(source, file, "exec"), function.__globals__, names)
+    return names[function.__name__]
 
 
 def forward(answer: Answer) -> Answer:

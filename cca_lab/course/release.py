@@ -18,7 +18,6 @@ from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
 from cca_lab.files import check_folder, replacing
 from cca_lab.views import notebook_files
-from cca_lab.views.whole import whole_folder
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -164,11 +163,11 @@ def build(notebooks: Path, out: Path, *, start: str | None = None,
     left = [out / path.name for path in meant if (out / path.name).exists()]
     sources = [path for path in meant if out / path.name not in left]
     made = {path.name: to_work_in(notebook_files.read(path), up=up) for path in sources}
-    with whole_folder(out) as folder:
-        for path in notebooks.glob("*.py"):  # modules that notebooks import
-            if not (out / path.name).exists():
-                shutil.copy(path, folder / path.name)
-        for name, notebook in made.items():
-            with replacing(folder / name) as temporary:
-                nbformat.write(notebook, temporary)
+    out.mkdir(parents=True, exist_ok=True)
+    for path in notebooks.glob("*.py"):  # modules that notebooks import
+        if not (out / path.name).exists():
+            shutil.copy(path, out / path.name)
+    for name, notebook in made.items():
+        with replacing(out / name) as temporary:
+            nbformat.write(notebook, temporary)
     return [out / name for name in made], left

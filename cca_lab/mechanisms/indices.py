@@ -6,7 +6,6 @@ and the symbols of `cca_lab.theory.forall`: a solver proves statements on these 
 The loops of the specifications write the formulas out, as the papers do.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cca_lab.attention.intervals import maximum, minimum
@@ -256,11 +255,6 @@ def fill(filled: int, left: int, size: int) -> tuple[int, bool]:
 # ------------------------------------------------ LoCoCo: M slots, segments of B tokens
 
 
-def segment_size(number: int, sizes: Sequence[int]) -> int:
-    """Return the tokens of a segment, counted from 0: the last of the sizes repeats."""
-    return sizes[min(number, len(sizes) - 1)]
-
-
 def segment_end(start: int, length: int, size: int) -> int:
     """Return the end of a segment that begins at `start`, in a text of L tokens."""
     return min(length, start + size)
@@ -271,14 +265,9 @@ def compresses(columns: int, slots: int) -> bool:
     return columns > slots
 
 
-def first_compression(slots: int, sizes: Sequence[int]) -> int:
+def first_compression(slots: int, segment: int) -> int:
     """Return the first token that finds slots in place of raw tokens: it begins a segment."""
-    start = 0
-    for size in sizes[:-1]:
-        start += size
-        if compresses(start, slots):
-            return start
-    return start + sizes[-1] * ((slots - start) // sizes[-1] + 1)
+    return segment * (slots // segment + 1)
 
 
 def segment_step(columns: int, size: int, slots: int) -> tuple[bool, int]:

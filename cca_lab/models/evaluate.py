@@ -164,9 +164,6 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
     if length - offsets + 1 < shortest:
         raise ValueError(f"length: got {length}, wanted at least {shortest + offsets - 1} tokens "
                          "(one document, the question, and the text before them)")
-    if offsets > 1 and (text is None or len(text) < offsets):
-        raise ValueError(f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put "
-                         "before the documents")
     each = -(-questions // offsets)
     hits = np.zeros((len(positions), offsets, each), dtype=bool)
     for index, offset in np.ndindex(len(positions), offsets):

@@ -18,12 +18,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.files import put_back, replacing_folder, temporary_of
 from cca_lab.models.adapters import adapter_of, add_lora, fingerprint
-from cca_lab.models.checkpoints import check_replaceable, said, save_pretrained
+from cca_lab.models.checkpoints import check_replaceable, save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
 from cca_lab.models.inputs import check_model
 from cca_lab.models.plugin import attention_of, group_size, swap_attention
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.models.run_folder import (
+    ADVICE,
     PROGRESS,
     WRAPPED,
     append_log,
@@ -31,7 +32,6 @@ from cca_lab.models.run_folder import (
     digests,
     load_trained,
     read_log,
-    read_progress,
     trim_log,
 )
 from cca_lab.models.training import (
@@ -42,6 +42,7 @@ from cca_lab.models.training import (
     mark_trainable,
     row_losses,
 )
+from cca_lab.stored import read_json
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
@@ -67,10 +68,6 @@ class Finetuner:
                  folder: Path | None = None, tokenizer: PreTrainedTokenizerBase | None = None,
                  context_parallel: int = 1) -> None:
         check_model(model)
-        given = {"mixture": (mixture, Mixture), "config": (config, FinetuneConfig)}
-        for name, (value, kind) in given.items():
-            if not isinstance(value, kind):
-                raise ValueError(f"{name}: got {type(value).__name__}, wanted a {kind.__name__}")
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
         if self.folder is not None:
@@ -127,10 +124,6 @@ class Finetuner:
             positions = given["position_ids"][0] if "position_ids" in given else None
             losses = row_losses(logits, ids, known[mine], positions)
             losses = losses / marked.clamp(min=1)[kind[mine]]
-            if not losses.requires_grad:
-                raise ValueError(f"strategy: nothing that {self.config.strategy!r} trains is used "
-                                 f"in sequences of {ids.shape[1]} tokens; give longer ones, or "
-                                 "the mechanism less memory")
             # processes average their gradients
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
         return losses.new_zeros(2).index_add(0, kind[mine], losses.detach())
@@ -261,7 +254,7 @@ class Finetuner:
         self.accelerator.wait_for_everyone()
         if state is None or not (state / PROGRESS).is_file():
             raise ValueError(f"resume: no state in {self.folder}; start without --resume")
-        progress = read_progress(state)
+        progress = read_json(state / PROGRESS, "resume", ADVICE)
         saved, now = progress["run"], self._run_identity()
         if saved != now:
             differing = [key for key in sorted(saved.keys() | now.keys())
@@ -275,11 +268,7 @@ class Finetuner:
                              f"to {self.config.steps}")
         check_state(state, progress["files"])
         if self.optimizers:
-            try:
-                self.accelerator.load_state(str(state))
-            except Exception as error:  # the files are whole: they are another model's
-                raise ValueError(f"resume: {state} is the state of another model ({said(error)}); "
-                                 "give the model that the run began with") from error
+            self.accelerator.load_state(str(state))
         self.step, self.precision = progress["step"], progress["precision"]
         if self.accelerator.is_main_process:
             trim_log(state.parent, self.step)

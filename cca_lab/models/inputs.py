@@ -78,12 +78,10 @@ def _check_angles(config: PreTrainedConfig, length: int) -> None:
                          "holds by other angles; pass use_cache=False to recompute")
 
 
-def check_call(length: int, key: Tensor, value: Tensor, rotation: tuple[Tensor, Tensor] | None,
-               given: dict[str, Any]) -> None:
-    """Raise ValueError for an attention layer's call that the mechanisms do not compute.
+def check_call(length: int, given: dict[str, Any]) -> None:
+    """Raise ValueError for a call of an attention layer that the mechanisms do not compute.
 
-    A text of `length` tokens with keys and values (B, Hk, N, D), the rotary tables of the model,
-    and what the layer passes by name.
+    `given` is what the layer passes by name; the text has `length` tokens.
     """
     if (window := given.get("sliding_window")) is not None and length > window:
         raise ValueError(f"model: its own attention sees {window} tokens (config.sliding_window), "
@@ -93,12 +91,6 @@ def check_call(length: int, key: Tensor, value: Tensor, rotation: tuple[Tensor, 
         if given.get(name) is not None:
             raise ValueError(f"model: its attention uses {name!r}, which the mechanisms do not "
                              "compute; take a model without it")
-    if key.shape != value.shape:
-        raise ValueError(f"model: its values have {value.shape[-1]} features, its keys "
-                         f"{key.shape[-1]}; take a model in which they have equally many")
-    if rotation is not None and rotation[0].shape[-1] != key.shape[-1]:
-        raise ValueError(f"model: it rotates {rotation[0].shape[-1]} of {key.shape[-1]} features; "
-                         "take a model that rotates all, or none")
 
 
 def left_padding(mask: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ def checked_forward(module: AttentionLayer, query: Tensor, key: Tensor, value: T
         raise ValueError(wrong_cache(cache, mechanism_named_in(module.config).name))
     past = 0 if layer is None else layer.columns
     wanted = query.shape[0], past + query.shape[2]
-    check_call(getattr(layer, "longest", wanted[1]), key, value, rotation, kwargs)
+    check_call(getattr(layer, "longest", wanted[1]), kwargs)
     if attention_mask is not None and attention_mask.shape != wanted:
         raise ValueError(
             f"attention_mask: got shape {tuple(attention_mask.shape)}, wanted {wanted}: 1 at real "

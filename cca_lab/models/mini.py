@@ -41,8 +41,6 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
     OPT's activation (ReLU) and initialisation, so that the two families learn the same. The
     end-of-text token is bos, eos and pad; `context` is the longest sequence, in tokens.
     """
-    if width % heads:
-        raise ValueError(f"heads: {heads} does not divide the width {width}; choose a divisor")
     ids: Any = dict(bos_token_id=end_of_text, eos_token_id=end_of_text, pad_token_id=end_of_text)
     model: GPT2LMHeadModel | OPTForCausalLM
     if family == "gpt2":

@@ -6,6 +6,7 @@ weights, optimizers, random states), `model/` the model as `save_pretrained` wri
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from safetensors.torch import load_model
 from torch import nn
 
 from cca_lab.files import digest, replacing
-from cca_lab.stored import read_json, read_text
 
 ADVICE = "start without --resume, in another folder"
 PROGRESS, LOG = "progress.json", "log.jsonl"
@@ -21,25 +21,13 @@ WEIGHTS = "model.safetensors"  # as accelerate names them
 WRAPPED = "module."  # before a weight's name where several processes share the model
 
 
-def read_progress(state: Path) -> dict[str, Any]:
-    """Return a state's `progress.json`; ValueError for one of another form.
-
-    It holds the "step", the "precision", what a resumed "run" must share, and the digests of the
-    state's other "files".
-    """
-    path = state / PROGRESS
-    progress = read_json(path, "resume", ADVICE)
-    if not isinstance(progress, dict) or progress.keys() != {"step", "precision", "run", "files"}:
-        raise ValueError(f"resume: {path} is not as a run writes it; {ADVICE}")
-    return progress
-
-
 def load_trained(model: nn.Module, state: Path, frozen: Collection[str]) -> None:
     """Load a state's weights; ValueError unless they are all of the model's but the frozen ones."""
     missing, unexpected = load_model(model, state / WEIGHTS, strict=False)
     lost = [name for name in missing if name.removeprefix(WRAPPED) not in frozen]
     if lost or unexpected:
-        raise ValueError(f"its weights lack {lost}, and have {sorted(unexpected)} besides")
+        raise ValueError(f"resume: {state} is the state of another model: its weights lack {lost}, "
+                         f"and have {sorted(unexpected)} besides")
 
 
 def digests(state: Path) -> dict[str, str]:
@@ -68,16 +56,10 @@ def append_log(folder: Path, record: dict[str, Any]) -> None:
 def read_log(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a run's `log.jsonl`, without a last line that was cut off."""
     path = Path(folder) / LOG
-    lines = read_text(path, "log").splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except ValueError as error:  # a full disk, or a machine that stopped, cuts the last line
-            if number < len(lines):
-                raise ValueError(
-                    f"log: got line {number} of {path}, which is no record; remove it") from error
-            return
-        yield record
+        with suppress(ValueError) if number == len(lines) else nullcontext():
+            yield json.loads(line)  # a full disk, or a machine that stopped, cuts the last line
 
 
 def trim_log(folder: Path, step: int) -> None:

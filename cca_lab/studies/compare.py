@@ -83,12 +83,9 @@ def row_of(model: "PreTrainedModel", mechanism: Mechanism, evaluation: Evaluatio
            ) -> dict[str, Any]:
     """Return perplexity, exact match, bytes and times of one mechanism."""
     torch.manual_seed(0)
-    models.swap_attention(model, mechanism)
-    try:
-        ids = evaluation.stream[:evaluation.length].to(model.device)
+    ids = evaluation.stream[:evaluation.length].to(model.device)
+    with models.swapped(model, mechanism):
         measured = evaluation.measure(model) | times(model, mechanism.name, ids)
-    finally:
-        models.swap_attention(model, "full")
     return {"title": mechanism.title, "options": mechanism.options(),
             "causal_scope": mechanism.causal_scope, "needs_training": mechanism.needs_training,
             **measured}

@@ -142,7 +142,7 @@ class Evaluate(SwappedStudy, TextStudy):
     """Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking,
     key_values, or a file of your own questions in JSON lines."""
     difficulty: tuple[str, ...] = ()
-    """Difficulty of the tasks, such as 8 or chains=2."""
+    """Difficulty of the tasks, NAME=VALUE, such as chains=2."""
     out: Path | None = None
     """JSON file to write."""
 

@@ -73,7 +73,7 @@ class Finetune(TextStudy, MechanismOptions):
     niah_multivalue, variable_tracking, key_values, or a file of your own questions in JSON
     lines."""
     difficulty: tuple[str, ...] = ()
-    """Difficulty of the tasks, such as 8 or chains=2."""
+    """Difficulty of the tasks, NAME=VALUE, such as chains=2."""
     context_parallel: Count = 1
     """Processes of torchrun that share each text, a part of its tokens each; cca only."""
     resume: bool = False

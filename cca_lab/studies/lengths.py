@@ -62,11 +62,13 @@ class Lengths(TextStudy):
 
     def run(self) -> dict[str, Any]:
         """Measure the mechanisms and models that the file lacks; print the table."""
+        from cca_lab.studies.real_heads import texts_of
+
         with writing(self.out):
             if not FIRST <= self.length <= self.context:
                 raise ValueError(f"length: got {self.length}, wanted {FIRST} to {self.context}, "
                                  "the model's context; choose another number")
-            ids = windows_of(self.held_out, self.length, self.windows)
+            ids = texts_of(self.held_out, self.windows, self.length).to(device())
             settings = {"model": self.name, "length": self.length, "windows": len(ids),
                         "entries": self.entries, "buckets": buckets(self.length),
                         "corpus": self.about_text()}
@@ -102,8 +104,6 @@ class Lengths(TextStudy):
             cells[name] = mechanism
         for words in self.trained:
             name, _, folder = words.partition("=")
-            if not name or not folder:
-                raise ValueError(f"trained: got {words!r}, wanted NAME=FOLDER")
             _check_new("trained", name, cells)
             rows = config_of(source_of(parts_of(folder)[0])).vocab_size
             if rows <= largest:
@@ -131,30 +131,11 @@ def _check_new(option: str, name: str, cells: Mapping[str, Any]) -> None:
                          f"choose another, such as {name}-2")
 
 
-def windows_of(stream: Tensor, length: int, count: int) -> Tensor:
-    """Return at most `count` evenly spaced windows of a stream, (windows, length) token ids."""
-    from cca_lab.models.evaluate import window_starts
-
-    starts = window_starts(len(stream), length, min(count, len(stream) // length))
-    return stream[starts[:, None] + torch.arange(length)].to(device())
-
-
 def _named_mechanism(words: str) -> tuple[str, Mechanism]:
     """Return the name and the mechanism of a NAME=JSON."""
     name, _, text = words.partition("=")
-    try:
-        options = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"swapped: got {words!r}, wanted NAME=JSON, such as "
-                         'sink={"name": "cca", "sinks": 1}') from error
-    if not name or not isinstance(options, dict) or "name" not in options:
-        raise ValueError(f"swapped: got {words!r}, wanted a name, and an object with the mechanism "
-                         'as "name"')
-    heads, keep = options.pop("heads", None), options.pop("keep", None)
-    attention = options.pop("name")
-    if heads is not None and not isinstance(heads, str):
-        raise ValueError(f"swapped: got {heads!r} as heads, wanted the path of a file of `study "
-                         "retrieval`")
+    options = json.loads(text)
+    heads, keep, attention = (options.pop(key, None) for key in ("heads", "keep", "name"))
     from cca_lab.models.plugin import written_choice
 
     chosen, written = with_kept_heads(attention, written_choice(attention, options),

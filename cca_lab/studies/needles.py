@@ -17,9 +17,8 @@ from cca_lab.studies.study import (
     note_full,
     percent,
     result_file,
-    versions,
 )
-from cca_lab.tasks.prompts import chosen_task
+from cca_lab.tasks.prompts import chosen_tasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class Needles(SwappedStudy):
     task: str = "niah_single"
     """niah_single, niah_multikey, niah_multivalue, variable_tracking or key_values."""
     difficulty: tuple[str, ...] = ()
-    """Difficulty of the task, such as 8 or chains=2."""
+    """Difficulty of the task, NAME=VALUE, such as chains=2."""
     depths: Count = 5
     """Number of depths, from the beginning of the prompt to its end."""
     samples: Count = 4
@@ -45,7 +44,7 @@ class Needles(SwappedStudy):
 
     def run(self) -> dict[str, Any]:
         """Ask the same needles at each depth and length; print the table."""
-        task = chosen_task(self.task, self.difficulty)
+        (task,) = chosen_tasks((self.task,), self.difficulty)
         if not task.placed:
             raise ValueError(f"task: got {task.name}, whose answers have no depth to choose, "
                              "wanted one such as niah_single")
@@ -75,7 +74,7 @@ class Needles(SwappedStudy):
                 "attention": self.mechanism.name, "options": self.mechanism.options(),
                 "task": str(task), "samples": self.samples, "seed": self.seed,
                 "precision": self.precision, "device": device_name(), "machine": machine(),
-                "versions": versions(), "seconds": round(time.perf_counter() - start, 1),
+                "seconds": round(time.perf_counter() - start, 1),
                 "lengths": lengths, "depths": depths,
                 "cells": [{"length": length, "depth": depth, "share": asdict(answers.share),
                            "exact": asdict(answers.exact)}

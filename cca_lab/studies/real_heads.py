@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps
+from cca_lab.models.evaluate import window_starts
 
 RATES = (0.05, 0.02, 0.01)  # those of the paper's Figures 2(b), 2(c) and 7
 SHORTEST, LONGEST, STEP = 100, 1000, 16
@@ -119,5 +120,5 @@ def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
         raise ValueError(
             f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at "
             "least 1 and a stream that holds it; give more text or a shorter length")
-    starts = torch.linspace(0, len(stream) - length, min(count, len(stream) // length)).long()
+    starts = window_starts(len(stream), length, min(count, len(stream) // length))
     return stream[starts[:, None] + torch.arange(length)]

@@ -32,7 +32,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "model": ("cca_lab.studies.benchmarks.model:ModelBench",
               "Measure a model, random or real: first token, next tokens, memory, training."),
     "gpu": ("cca_lab.studies.benchmarks.gpu:GpuBench",
-            "Check and time the kernels on one GPU."),
+            "Time the kernels on one GPU, beside PyTorch's attention."),
 }
 
 # Commands of their own, whose options are settings too.

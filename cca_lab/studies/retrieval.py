@@ -23,7 +23,6 @@ from cca_lab.studies.study import (
     load,
     markdown,
     result_file,
-    versions,
 )
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import random_windows
@@ -166,7 +165,7 @@ class Retrieval(ModelStudy):
         return {"experiment": "retrieval", "command": command_line(), "model": self.name,
                 "attention": mechanism.name, "options": mechanism.options(),
                 "tasks": list(self.task), "length": self.size, "seed": self.seed,
-                "device": device_name(), "machine": machine(), "versions": versions(),
+                "device": device_name(), "machine": machine(),
                 "precision": faster, "seconds": seconds,
                 "best": min(means, key=lambda name: means[name]),
                 "scores": scores, "losses": losses}

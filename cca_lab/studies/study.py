@@ -1,12 +1,10 @@
 """What the studies of models share: a model and its text, files that go on, notes and tables."""
 
 import json
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +23,6 @@ from cca_lab.tasks.corpus import Corpus, load_corpus
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
 Report = Callable[[float, str], None]
 
 
@@ -230,17 +227,6 @@ def note_full(mechanism: Mechanism, length: int) -> None:
     if mechanism.name != "full" and mechanism.exact_when(length):
         name, _, options = str(mechanism).partition(", ")
         note(f"{name} with {options} attends in full to {length} tokens")
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a measurement depends on."""
-    numbers = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            numbers[package] = version(package)
-        except PackageNotFoundError:  # run from a folder that is not installed
-            numbers[package] = "unknown"
-    return numbers
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from cca_lab import models
 from cca_lab.files import check_file, held
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.options import Count, Natural
-from cca_lab.reporting import as_json, command_line, device, machine
+from cca_lab.reporting import as_json, command_line, machine
 from cca_lab.studies.evaluate import Evaluation, make_evaluation
 from cca_lab.studies.finetune import mixture_for, run_with_progress
 from cca_lab.studies.study import TextStudy, continued, measure_missing
@@ -123,10 +123,7 @@ class Trials(TextStudy):
         from cca_lab.models.finetune import Finetuner
 
         mixture = mixture_for(trial.reading, model, self.loaded[1], self.corpus)
-        config = trial.config
-        if config.precision == "auto" and device().type == "cpu":
-            config = replace(config, precision="float32")  # a timing would choose for each anew
-        return model, run_with_progress(Finetuner(model, mixture, config), title)
+        return model, run_with_progress(Finetuner(model, mixture, trial.config), title)
 
     def measure(self, trial: Trial, title: str) -> dict[str, Any]:
         """Run a trial, and return its measurements as JSON values."""

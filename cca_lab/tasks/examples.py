@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SPARE = 8  # tokens that a model may generate beyond those of the answer
 OPEN = re.compile(r"""(^|\s)["'(\[{]?$""")  # the end of a prompt that a space must not follow
 TAIL = 24  # characters of the prompt that are tokenized together with an answer
-FIRST_GUESS = 16  # pieces by which the number of tokens per piece is estimated
+FIRST_GUESS = 16  # pieces of filler that are tried first
 
 
 @dataclass(frozen=True)
@@ -80,25 +80,19 @@ def fill(build: Callable[[int], Example], tokenizer: "PreTrainedTokenizerBase", 
     Raises:
         ValueError: if not even the example without filler fits.
     """
-    low, best = 0, build(0)
-    fewest = at_low = tokens_of(tokenizer, best)
-    if fewest > length:
+    best = build(0)
+    if (fewest := tokens_of(tokenizer, best)) > length:
         raise ValueError(f"length: got {length}, wanted at least {fewest} tokens for {name} in "
                          "this tokenizer; give a longer one, or an easier task")
-    high, at_high, pieces = None, 0, FIRST_GUESS
-    while high is None or high - low > 1:
-        example = build(pieces)
-        size = tokens_of(tokenizer, example)
-        if size <= length:
-            low, at_low, best = pieces, size, example
+    low, high = 0, FIRST_GUESS  # pieces of an example that fits, and of one that does not
+    while tokens_of(tokenizer, example := build(high)) <= length:
+        low, high, best = high, 2 * high, example
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tokens_of(tokenizer, example := build(middle)) <= length:
+            low, best = middle, example
         else:
-            high, at_high = pieces, size
-        if high is None:
-            rate = max(1.0, (at_low - fewest) / low)  # tokens per piece
-            pieces = low + 1 + int((length - at_low) / rate)
-        else:
-            between = int((high - low) * (length - at_low) / (at_high - at_low))
-            pieces = min(max(low + between, low + 1), high - 1)
+            high = middle
     return best
 
 
@@ -108,13 +102,11 @@ class Task(ABC):
 
     Attributes:
         name: the name that commands take.
-        main: the field that a difficulty without a name sets; None if there is none.
         placed: whether the place of the answer can be chosen.
         filled: whether examples are filled up to the length, so that a longer one is harder.
     """
 
     name: ClassVar[str]
-    main: ClassVar[str | None] = None
     placed: ClassVar[bool] = True
     filled: ClassVar[bool] = True
 

@@ -26,13 +26,11 @@ class OwnQuestions:
         name: name of the file.
         digest: first 16 hex digits of the SHA-256 of the file.
         lines: the examples.
-        numbers: the line of each example in the file, from 1.
     """
 
     name: str
     digest: str
     lines: tuple[Example, ...]
-    numbers: tuple[int, ...]
     _sizes: dict[int, tuple[Any, list[int]]] = field(default_factory=dict, repr=False,
                                                      compare=False)
     placed = filled = False
@@ -53,9 +51,8 @@ class OwnQuestions:
         fit = [example for example, size in zip(self.lines, sizes, strict=True) if size <= length]
         if not fit:
             raise ValueError(f"length: got {length}, wanted at least {min(sizes)} tokens for the "
-                             f"shortest question of {self.name}, line "
-                             f"{self.numbers[sizes.index(min(sizes))]}; give a longer one, or "
-                             "shorter questions")
+                             f"shortest question of {self.name}; give a longer one, or shorter "
+                             "questions")
         return fit
 
     def examples(self, tokenizer: "PreTrainedTokenizerBase", count: int, *, length: int, seed: int,
@@ -89,19 +86,18 @@ def own_questions(path: str | Path) -> OwnQuestions:
     data = path.read_bytes()
     if problem := encoding_problem(data):
         raise ValueError(f"task: {path} {problem}")
-    lines, numbers = [], []
+    lines = []
     for number, text in enumerate(decoded(data).split("\n"), start=1):
         if text.strip():
             try:
                 lines.append(example_of(text))
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(f"task: {path}, line {number}: {error}") from error
-            numbers.append(number)
     if not lines:
         raise ValueError(
             f"task: {path} holds no questions, wanted a line of JSON for each; give another file")
     digest = hashlib.sha256(data).hexdigest()[:16]
-    return OwnQuestions(path.name, digest, tuple(lines), tuple(numbers))
+    return OwnQuestions(path.name, digest, tuple(lines))
 
 
 def example_of(text: str) -> Example:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ from cca_lab.tasks import ruler
 from cca_lab.tasks.examples import Example, Task
 from cca_lab.tasks.own import OwnQuestions, own_questions
 
-__all__ = ["TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task", "chosen_tasks",
-           "make_task"]
+__all__ = ["TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_tasks", "make_task"]
 CLASSES: tuple[type[Task], ...] = (
     ruler.NiahSingle, ruler.NiahMultikey, ruler.NiahMultivalue, ruler.VariableTracking,
     ruler.KeyValues)
@@ -27,7 +25,7 @@ def make_task(name: str, **difficulty: Any) -> Task:
         difficulty: fields of the task's class; those left out keep their defaults.
 
     Raises:
-        ValueError: for an unknown name, or settings that make no question.
+        ValueError: for an unknown name.
         TypeError: for an unknown field.
     """
     if name not in TASKS:
@@ -36,66 +34,33 @@ def make_task(name: str, **difficulty: Any) -> Task:
     return TASKS[name](**difficulty)
 
 
-def chosen_task(source: str | Path, difficulty: Sequence[str] = ()) -> AnyTask:
-    """Return the task that a command names.
-
-    Args:
-        source: one of `TASKS`, or a file of questions.
-        difficulty: each a number, which sets the task's main difficulty, or NAME=VALUE with a JSON
-            value.
-
-    Raises:
-        ValueError: for a source that is neither, or a difficulty that it does not take.
-    """
-    if str(source) not in TASKS and Path(source).is_file():
-        if difficulty:
-            raise ValueError(f"difficulty: got {difficulty[0]!r} for a file of questions, wanted "
-                             "none; leave it out")
-        return own_questions(source)
-    name = str(source)
-    main = make_task(name).main
-    values: dict[str, Any] = {}
-    for text in difficulty:
-        field, equals, value = text.partition("=")
-        if not equals:
-            field, value = main or "", text
-        if not field:
-            such = ", ".join(f"{known.name}={json.dumps(known.default)}"
-                             for known in fields(TASKS[name]))
-            raise ValueError(
-                f"difficulty: got {text!r} for {name}, wanted NAME=VALUE, such as {such}")
-        if field in values:
-            raise ValueError(f"difficulty: {field} given twice, wanted once; leave one out")
-        values[field] = json.loads(value)
-    return make_task(name, **values)
-
-
-def chosen_tasks(sources: Sequence[str], difficulty: Sequence[str] = ()) -> tuple[AnyTask, ...]:
+def chosen_tasks(sources: Sequence[str | Path], difficulty: Sequence[str] = ()
+                 ) -> tuple[AnyTask, ...]:
     """Return the tasks that a command names.
 
     Args:
-        sources: as in `chosen_task`.
-        difficulty: as in `chosen_task`; a number is for all tasks, NAME=VALUE for those that have
-            the name.
+        sources: each one of `TASKS`, or a file of questions.
+        difficulty: each NAME=VALUE with a JSON value, for the tasks that have the name.
 
     Raises:
-        ValueError: for a source or a difficulty that is refused, the same task twice, or a
-            difficulty without a task.
+        ValueError: for a source that is neither, the same task twice, or a difficulty that no task
+            has.
     """
-    if difficulty and not sources:
-        raise ValueError(f"difficulty: got {difficulty[0]!r} without --task; name the task too")
+    values = {name: json.loads(value or "null") for name, _, value in
+              (text.partition("=") for text in difficulty)}
     tasks: list[AnyTask] = []
-    every = {name for source in sources for name in _difficulties(source)}
-    for source in sources:
-        others = every.difference(_difficulties(source))
-        task = chosen_task(source,
-                           [text for text in difficulty if text.partition("=")[0] not in others])
+    taken: set[str] = set()
+    for source in map(str, sources):
+        if source not in TASKS and Path(source).is_file():
+            task: AnyTask = own_questions(source)
+        else:
+            task = make_task(source)
+            own = {name: value for name, value in values.items() if name in vars(task)}
+            task, taken = make_task(source, **own), taken | own.keys()
         if task in tasks:
             raise ValueError(f"task: got {task.name} twice, wanted once; leave one out")
         tasks.append(task)
+    if len(difficulty) != len(taken):
+        raise ValueError(f"difficulty: got {' '.join(difficulty)}, wanted NAME=VALUE of a task, "
+                         "once each, such as digits=5")
     return tuple(tasks)
-
-
-def _difficulties(source: str) -> list[str]:
-    """Return the names of a task's difficulties; a file has none."""
-    return [field.name for field in fields(TASKS[source])] if source in TASKS else []

@@ -87,72 +87,58 @@ def haystack(sentences: int, inserted: Sequence[tuple[float, str]],
     return " ".join(filler)
 
 
-def needles(draw: random.Random, place: float | None, sentences: int, *, digits: int,
-            values: int = 1, distractors: int = 0, wording: int = 0) -> Example:
-    """Return an example with needles for one key, which is asked for, and for other keys.
-
-    Args:
-        draw: random generator.
-        place: depth of the needles that are asked for; None draws each.
-        sentences: number of filler sentences.
-        digits: digits of a value.
-        values: number of needles of the key that is asked for.
-        distractors: number of other keys, with one needle each.
-        wording: which of `WORDINGS`.
-    """
-    said = WORDINGS[wording]
-    key, *others = words(draw, 1 + distractors)
-    given = numbers(draw, values + distractors, digits)
-    depths = sorted(draw.random() for _ in range(values)) if place is None else [place] * values
-    inserted = [(depth, key, value) for depth, value in zip(depths, given, strict=False)]
-    inserted += [(draw.random(), other, value)
-                 for other, value in zip(others, given[values:], strict=True)]
-    text = haystack(sentences, [(depth, said.needle.format(key=name, value=value))
-                                for depth, name, value in inserted], said.filler)
-    question = (said.question if values == 1 else said.questions).format(key=key, count=values)
-    return Example(f"{said.opening}\n{text}\n{question}", tuple(given[:values]),
-                   depths[0] if place is not None or values == 1 else None)
-
-
 class _Needles(Task):
-    """A task whose fields are the arguments of `needles`."""
+    """Needles for the key that is asked for, and for other keys, in repeated sentences.
+
+    The order of a task's fields is that of its name, which is the seed of its examples.
+
+    Attributes:
+        values: needles of the key, all of which are wanted; the paper's setting has 4.
+        distractors: other keys, with one needle each; the paper's first setting has 3.
+        digits: digits of a value, all of which the model must repeat.
+        wording: which of `WORDINGS`: 1 asks a model what it was not trained on.
+    """
+
+    values: int = 1
+    distractors: int = 0
+    digits: int
+    wording: int
 
     def __str__(self) -> str:
-        # The name is the seed of the examples: those of the first wording stay what they were.
         return super().__str__().removesuffix(" wording=0")
 
     def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with `pieces` filler sentences."""
-        return needles(draw, place, pieces, **vars(self))
+        """Return an example with `pieces` filler sentences, needles for its key and for others."""
+        said = WORDINGS[self.wording]
+        key, *others = words(draw, 1 + self.distractors)
+        given = numbers(draw, self.values + self.distractors, self.digits)
+        depths = sorted(draw.random() for _ in range(self.values)) if place is None \
+            else [place] * self.values
+        inserted = [(depth, key, value) for depth, value in zip(depths, given, strict=False)]
+        inserted += [(draw.random(), other, value)
+                     for other, value in zip(others, given[self.values:], strict=True)]
+        text = haystack(pieces, [(depth, said.needle.format(key=name, value=value))
+                                 for depth, name, value in inserted], said.filler)
+        question = said.question if self.values == 1 else said.questions
+        return Example(f"{said.opening}\n{text}\n{question.format(key=key, count=self.values)}",
+                       tuple(given[:self.values]),
+                       depths[0] if place is not None or self.values == 1 else None)
 
 
 @dataclass(frozen=True)
 class NiahSingle(_Needles):
-    """One needle in a haystack of repeated sentences.
-
-    Attributes:
-        digits: digits of the value, all of which the model must repeat.
-        wording: 0, or 1 for another one, to ask a model what it was not trained on.
-    """
+    """One needle."""
 
     name: ClassVar[str] = "niah_single"
-    main: ClassVar[str] = "digits"
     digits: int = 7
     wording: int = 0
 
 
 @dataclass(frozen=True)
 class NiahMultikey(_Needles):
-    """One needle among needles of other keys.
-
-    Attributes:
-        distractors: number of other keys; the paper's first setting has 3.
-        digits: digits of a value.
-        wording: as in `NiahSingle`.
-    """
+    """One needle among those of other keys."""
 
     name: ClassVar[str] = "niah_multikey"
-    main: ClassVar[str] = "distractors"
     distractors: int = 3
     digits: int = 7
     wording: int = 0
@@ -160,16 +146,9 @@ class NiahMultikey(_Needles):
 
 @dataclass(frozen=True)
 class NiahMultivalue(_Needles):
-    """Several needles of one key, all of which are wanted.
-
-    Attributes:
-        values: number of needles; the paper's setting has 4.
-        digits: digits of a value.
-        wording: as in `NiahSingle`.
-    """
+    """Several needles of one key."""
 
     name: ClassVar[str] = "niah_multivalue"
-    main: ClassVar[str] = "values"
     values: int = 4
     digits: int = 7
     wording: int = 0
@@ -185,7 +164,6 @@ class VariableTracking(Task):
     """
 
     name: ClassVar[str] = "variable_tracking"
-    main: ClassVar[str] = "hops"
     hops: int = 4
     chains: int = 1
 

@@ -7,18 +7,12 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from cca_lab.stored import read_text
-
 
 def read(path: Path) -> NotebookNode:
     """Read a notebook file; ValueError if it is not a valid notebook."""
-    text = read_text(path, "notebooks", "restore it with git")
     try:
-        notebook = nbformat.reads(text, as_version=4)
+        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
         nbformat.validate(notebook)
-        seconds = notebook.metadata.get("cca_lab", {}).get("seconds")
-        if not isinstance(seconds, int | float | None):
-            raise TypeError(f"seconds is {seconds!r}")
     except Exception as error:  # on a broken file nbformat may raise anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"notebooks: {path} cannot be read: {reason}; "

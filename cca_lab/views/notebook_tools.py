@@ -110,31 +110,6 @@ def _difference(own: str, package: str) -> list[str]:
     return lines if shared and 4 * shared >= len(sides[0]) else []
 
 
-def compile_for_gpu(launcher: Callable[..., Any], *inputs: Any, target: str = "sm_90") -> None:
-    """Print what a reader's kernel takes from a GPU, which this machine need not have.
-
-    Args:
-        launcher, inputs, target: as in `cca_lab.attention.kernels.compiled.compiled_launch`. A
-            kernel that is not written yet is not compiled, and none is where Triton does not exist.
-    """
-    from cca_lab.attention.fused import installed
-
-    if not installed():
-        print("Nothing is compiled: Triton, the compiler, is not installed here.")
-        return
-    from cca_lab.attention.kernels.compiled import compiled_launch
-
-    try:
-        taken = compiled_launch(launcher, *inputs, target=target)
-    except NotImplementedError:
-        print("Nothing to compile: the kernel has no body yet.")
-        return
-    units = ", ".join(f"{count} x {name}" for name, count in taken.matrix_instructions.items())
-    print(f"{taken.kernel} on {target}, {taken.dtype}: {taken.registers} registers a thread, "
-          f"{taken.spilled} bytes spilled, {taken.shared} bytes of shared memory, "
-          f"matrix instructions: {units or 'none'}")
-
-
 @contextmanager
 def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """Show a progress bar while a cell runs, moved by report(done, text); at the end one line."""

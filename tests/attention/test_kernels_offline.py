@@ -17,9 +17,10 @@ BACKWARD = ("interval_backward_rows", "interval_backward_columns", "pooling_back
 MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backward_columns",
                    "decode_split", "vertical_slash_forward")
 COMPILE = """
-import dataclasses, json, torch
+import json, torch
 from cca_lab.attention import causal_intervals
-from cca_lab.attention.kernels import decode, eviction, interval, offline, pooling, vertical_slash
+from cca_lab.attention.kernels import decode, eviction, interval, pooling, vertical_slash
+from tests.attention import offline
 
 def one(dtype, head_dim):
     x = torch.zeros(1, 2, 64, head_dim, dtype=dtype)
@@ -44,8 +45,7 @@ def all(dtype, head_dim):
         eviction.triton_evicting_rows(torch.zeros(1, 2, 4, 64, 1024), torch.zeros(1, 2, 511),
                                       torch.zeros(1, 2, 511), 960, 255)
 
-rows = offline.resources("sm_90", torch.bfloat16, 64, LAUNCH)
-print(json.dumps([dataclasses.asdict(row) for row in rows]))
+print(json.dumps(offline.resources(lambda: LAUNCH(torch.bfloat16, 64))))
 """
 
 

@@ -202,7 +202,8 @@ def test_mutants_are_caught(built, wrong):
     ops = getattr(torch.ops, wrong.name)
     with pytest.raises(AssertionError):
         for sizes in CASES:
-            check_native(sizes, biased=True, op=lambda *args: ops.row(*args))
+            check_native(sizes, biased=True, op=lambda q, k, v, scale, *rest: ops.row(
+                q, k, v, rest[0], scale, rest[1]))
         for sizes in POOLS:
             check_pool(sizes, op=lambda *args: ops.pool(*args[:-1], *(args[-1] or (None, None))))
 

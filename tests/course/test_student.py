@@ -120,9 +120,9 @@ def test_no_other_cell_needs_what_the_reader_writes(path):
             for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)}
     others = [node for cell in cells if BEGIN not in cell.source
               for node in ast.walk(ast.parse(cell.source))]
-    # these two wait for a body
+    # this waits for a body
     traced = [node.args[0] for node in others if isinstance(node, ast.Call)
-              and getattr(node.func, "id", "") in ("trace", "compile_for_gpu")]
+              and getattr(node.func, "id", "") == "trace"]
     names = {node.id for node in others if isinstance(node, ast.Name) and node not in traced}
     assert not turn & names
 

@@ -25,7 +25,6 @@ OPTIONS = {
         {"group": 2, "gamma": 0.3},
         {"group": 3, "gamma": 0.0},                               # only leftover tokens are focal
         {"group": 2, "gamma": 0.0, "floor": 3, "recent": 2, "random": 2, "seed": 1},
-        {"group": 3, "gamma": 0.2, "shared": True},
         {"group": 2, "gamma": 0.25, "choose": "blocks", "block": 4},
         {"group": 3, "gamma": 0.0, "choose": "blocks", "block": 5},
     ],
@@ -34,7 +33,6 @@ OPTIONS = {
         {"slots": 2, "segment": 1, "weights": "relu"},
         {"slots": 3, "segment": 4, "sinks": 1},  # a segment that exceeds the memory
         {"slots": 4, "segment": 3, "heavy": 2, "scores": "sum"},
-        {"slots": 2, "segment": (4, 1), "weights": "relu"},
     ],
     "minference": [
         {"patterns": [{"pattern": "vertical_slash", "vertical": 2, "slash": 2, "last": 3,
@@ -120,8 +118,8 @@ DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "m
                              "per_query_head": st.booleans(), "proportional": st.booleans()},
          "dga": {"group": st.integers(1, 5), "gamma": st.sampled_from([0.0, 0.3, 1.0]),
                  "floor": COUNT, "recent": COUNT, "choose": st.sampled_from(["prompt", "blocks"]),
-                 "block": SIZE, "shared": st.booleans()},
-         "lococo": {"slots": SIZE, "segment": SIZE | st.lists(SIZE, min_size=1, max_size=3),
+                 "block": SIZE},
+         "lococo": {"slots": SIZE, "segment": SIZE,
                     "kernel": st.sampled_from([1, 3]),
                     "weights": st.sampled_from(["softmax", "relu"])},
          "minference": {"patterns": st.lists(PATTERNS, min_size=1, max_size=1)

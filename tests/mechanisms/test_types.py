@@ -21,7 +21,7 @@ CASES = [(kind, each.name, wrong)
 
 def test_the_cases_are_those_of_every_mechanism_with_such_options():
     assert {(kind.__name__, name) for kind, name, _ in CASES} >= {
-        ("CCA", "per_query_head"), ("DGA", "shared"), ("DGA", "gamma"),
+        ("CCA", "per_query_head"), ("DGA", "gamma"),
         ("BlockSparse", "force_diagonal"), ("CacheSizes", "rotary")}
 
 

@@ -134,17 +134,6 @@ def test_phi_sums_to_one_over_a_group(group, window):
         assert np.allclose(found.phi, 1.0, rtol=1e-6) and np.allclose(found.kept, 1.0, rtol=1e-6)
 
 
-def test_an_answer_in_the_window_is_named():
-    """62 tokens hold seven documents and a question.
-
-    The last answer is token 53, and 52 stand in closed groups.
-    """
-    with pytest.raises(ValueError,
-                       match="position: got 1.0, whose answer stands in the local window of 8"):
-        read(sharp(), position=1.0)
-    read(sharp(window=5), position=1.0, offsets=1, contexts=1)  # 56 do
-
-
 def test_the_best_head_reads_the_answer_itself():
     """Head (0, 1) keeps it at one offset and is looked for at the other; (1, 0) does both.
 

@@ -74,14 +74,6 @@ def test_a_step_that_was_not_taken_is_refused(run, step):
         resumed(run)
 
 
-@pytest.mark.parametrize("content, named", [
-    ("{}", "is not as a run writes it"), ('{"step": 1', "is no JSON")])
-def test_progress_of_another_form_is_named(run, content, named):
-    (run / "state" / "progress.json").write_text(content)
-    with pytest.raises(ValueError, match=rf"^resume: .*progress\.json.*{named}"):
-        resumed(run)
-
-
 def test_the_state_of_another_model_is_said_to_be_one(run):
     with pytest.raises(ValueError, match="is the state of another model"):
         resumed(run, swap_attention(small.model("opt"), "cca", group=4, window=8))

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cca_lab.studies.benchmarks import flex
 
-RIGHT_MASK, RIGHT_BLOCKS = flex.cca_mask, flex.blocks_seen
+RIGHT_MASK = flex.cca_mask
 
 
 def window_without_the_open_group(right):
@@ -25,12 +25,6 @@ def mask_one_token_early(group: int, window: int, cores: int):
     right = RIGHT_MASK(group, window, cores)
     return lambda batch, head, row, column: (right(batch, head, row, column)
                                              | right(batch, head, row, column - 1))
-
-
-def blocks_of_the_first_row(intervals: Tensor, columns: int, block: int) -> tuple[Tensor, Tensor]:
-    """Take what the first row of a block sees for what all of its rows see."""
-    return RIGHT_BLOCKS(intervals[:, :, torch.arange(intervals.shape[2]) // block * block], columns,
-                        block)
 
 
 def forgets_the_last_row(out: Tensor) -> Tensor:

@@ -48,8 +48,8 @@ later_rows_choose = slip("the scores of a block count all later rows", LOOPS, (
     FOCAL, "importance_loops(queries[:, segment], keys[:, segment], rows, scale)",
     "importance_loops(queries, keys, range(keys.shape[1]), scale)[first : first + span]"))
 first_head_scores = slip("the first query head of a KV head chooses for all", LOOPS,
-                         (ROWS, "q[b, scoring],", "q[b, scoring][:1],"),
-                         (ROWS, "[b, scoring], self", "[b, scoring][:1], self"))
+                         (ROWS, "q[b, heads_kv],", "q[b, heads_kv][:1],"),
+                         (ROWS, "[b, heads_kv], self", "[b, heads_kv][:1], self"))
 hidden_floor = slip("the paper's floor of 1K whatever is asked for", LOOPS,
                     (COUNT, "self.floor, self.group", "1024, self.group"))
 

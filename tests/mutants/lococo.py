@@ -13,7 +13,7 @@ RATIO, RECEIVED = "positive.sum() > 0", "+= weights.detach()"
 
 mask_multiplied = slip("Eq. 1 as printed: the mask multiplies the logits", DENSE, MULTIPLIED)
 segments_from_nb = slip("Algorithms 1 and 2 as printed: segment n begins at token nB", LOOPS,
-                        (CUT, "start = 0", "start = sizes[0] - 1"),
+                        (CUT, "range(0, length", "range(segment - 1, length"),
                         (READ, "torch.zeros_like(queries), 0",
                          "torch.zeros_like(queries), settings.segment - 1"))
 queries_mixed = slip("Eq. 5 as printed: queries are mixed where values are meant", LOOPS,

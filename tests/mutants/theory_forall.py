@@ -79,8 +79,7 @@ SLIPS = {
     "slots that are forgotten": Slip(
         "LoCoCo's compressions", f"{INDICES}segment_step", "slots if full", "0 if full"),
     "a first compression one segment early": Slip(
-        "LoCoCo's compressions", f"{INDICES}first_compression", "// sizes[-1] + 1)",
-        "// sizes[-1])"),
+        "LoCoCo's compressions", f"{INDICES}first_compression", "// segment + 1)", "// segment)"),
     "a memory of one column more": Slip(
         "LoCoCo's compressions", f"{INDICES}held_columns", "segment, slots)",
         "segment, slots + 1)"),

@@ -219,7 +219,7 @@ def test_lengths_measures_mechanisms_and_finetuned_models_in_one_file(text, home
 
 def test_needles_asks_each_depth_and_length(text, tmp_path, capsys):
     found = needles.Needles(model=text["model"], length=(200, 100), depths=3, samples=2,
-                            difficulty=("2",), out=tmp_path / "n.json").run()
+                            difficulty=("digits=2",), out=tmp_path / "n.json").run()
     assert [(cell["length"], cell["depth"]) for cell in found["cells"]] == [
         (length, depth) for length in (100, 200) for depth in (0.0, 0.5, 1.0)]
     assert {cell["exact"]["samples"] for cell in found["cells"]} == {2}
@@ -235,8 +235,8 @@ def test_an_answer_at_one_depth_and_length_is_found_there(text, monkeypatch):
     known = {example.prompt: example.answers[0] for example in asked}
     monkeypatch.setattr("cca_lab.models.evaluate.continuation",
                         lambda *given: known.get(given[2], ""))
-    found = needles.Needles(model=text["model"], length=(200, 100), difficulty=("2",), depths=3,
-                            samples=2).run()
+    found = needles.Needles(model=text["model"], length=(200, 100), difficulty=("digits=2",),
+                            depths=3, samples=2).run()
     assert needles.shares_of(found).tolist() == [[0, 0], [0, 1], [0, 0]]
 
 

@@ -23,7 +23,6 @@ from cca_lab.studies.reproduce.artefact import (
     UNSEEN,
     Arm,
     Artefact,
-    Difference,
     difference,
     ordering,
     paired,
@@ -77,22 +76,12 @@ def test_paired_by_hand():
     assert found.verdict == "no difference seen"
 
 
-def unpaired(arm, reference):
-    """The mutant adds the spread of both as if they had different seeds, so it is noise."""
-    spread = np.hypot(np.std(arm, ddof=1), np.std(reference, ddof=1)) / len(arm) ** 0.5
-    return Difference(float(np.mean(arm) - np.mean(reference)), 3.18 * float(spread))
-
-
 def test_pairing_sees_what_seeds_hide():
-    """Seeds spread by 1, arms differ by 0.1.
-
-    Seen when paired, not by a mutant that forgets the pairs.
-    """
+    """Seeds spread by 1, arms differ by 0.1: seen when paired."""
     reference = np.array([1.0, 2.0, 3.0, 4.0])
     arm = reference - 0.1 + np.array([0.001, -0.001, 0.002, -0.002])
     assert paired(arm, reference).verdict == "lower"
     assert paired(reference, arm).verdict == "higher"
-    assert unpaired(arm, reference).verdict == "no difference seen"
 
 
 def test_one_seed_shows_no_spread():

@@ -6,7 +6,7 @@ import pytest
 
 from cca_lab.tasks.examples import Example, tokens_of
 from cca_lab.tasks.own import own_questions
-from cca_lab.tasks.prompts import chosen_task, chosen_tasks
+from cca_lab.tasks.prompts import chosen_tasks
 from tests.studies import small
 
 OWN = {"prompt": "The first day of the week is", "answer": " Monday "}
@@ -67,16 +67,16 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
     order = [read.index(example) for example in some[0]]
     assert order == sorted(order) and len(task.fitting(tokenizer, sizes[9] - 1)) == 9
     with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest "
-                       "question of questions.jsonl, line 1"):
+                       "question of questions.jsonl"):
         task.examples(tokenizer, 1, length=sizes[0] - 1, seed=0)
 
 
 def test_a_file_is_a_task_and_its_content_is_its_identity(tmp_path):
     path = written(tmp_path, OWN)
-    task = chosen_task(path)
+    (task,) = chosen_tasks([path])
     assert (task.name, task.placed, str(task)) == ("questions.jsonl", False,
                                                    str(own_questions(path)))
     assert str(own_questions(written(tmp_path, OWN, OWN))) != str(task)
-    with pytest.raises(ValueError, match="difficulty: got '3' for a file"):
-        chosen_tasks([str(path), "niah_single"], ["3"])
+    with pytest.raises(ValueError, match="difficulty: got digits=3, wanted NAME=VALUE of a task"):
+        chosen_tasks([str(path)], ["digits=3"])
     assert str(chosen_tasks([str(path), "niah_single"], ["digits=3"])[1]) == "niah_single digits=3"

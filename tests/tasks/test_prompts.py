@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from cca_lab.tasks import examples as filling
 from cca_lab.tasks import ruler
 from cca_lab.tasks.examples import Example, answer_ids, answer_room, prompt_ids, tokens_of
-from cca_lab.tasks.prompts import TASKS, chosen_task, chosen_tasks, make_task
+from cca_lab.tasks.prompts import TASKS, chosen_tasks, make_task
 from cca_lab.tasks.ruler import (
     KeyValues,
     NiahMultikey,
@@ -204,9 +204,9 @@ def test_the_room_is_that_of_all_answers():
     (lambda: make_task("niah"), "task: got 'niah', wanted one of niah_single, niah_multikey"),
     (lambda: drawn(VariableTracking(9999, 9999)), "words: got 99990000"),
     (lambda: drawn(NiahSingle(), length=20), "length: got 20, wanted at least"),
-    (lambda: chosen_task("niah_single", ["3", "digits=4"]), "difficulty: digits given twice"),
-    (lambda: chosen_task("key_values", ["3"]), "wanted NAME=VALUE, such as short=false"),
-    (lambda: chosen_tasks([], ["3"]), "difficulty: got '3' without --task"),
+    (lambda: chosen_tasks(["niah_single"], ["digits=3", "digits=4"]), "difficulty: got digits=3"),
+    (lambda: chosen_tasks(["niah_single"], ["3"]), "difficulty: got 3, wanted NAME=VALUE"),
+    (lambda: chosen_tasks([], ["digits=3"]), "difficulty: got digits=3"),
     (lambda: chosen_tasks(["niah_single"] * 2), "task: got niah_single twice")])
 def test_what_would_be_silently_wrong_is_named(call, told):
     with pytest.raises(ValueError) as error:
@@ -217,7 +217,7 @@ def test_what_would_be_silently_wrong_is_named(call, told):
 def test_tasks_are_chosen_by_name_and_difficulty():
     assert set(TASKS) == {task.name for task in ALL}
     assert all(make_task(name).name == name for name in TASKS)
-    assert chosen_task("niah_multikey", ["5", "digits=3"]) == NiahMultikey(5, 3)
+    assert chosen_tasks(["niah_multikey"], ["distractors=5", "digits=3"]) == (NiahMultikey(5, 3),)
     assert chosen_tasks(["niah_single", "key_values", "variable_tracking"],
                         ["digits=3", "short=true"]) == (NiahSingle(3), KeyValues(True),
                                                         VariableTracking())

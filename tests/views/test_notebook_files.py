@@ -1,16 +1,11 @@
-"""Which notebooks are meant, for every command that takes some, and sets cut off by a full disk."""
+"""Which notebooks are meant, for every command that takes some."""
 
-import errno
-import os
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from cca_lab.cli import lab
-from cca_lab.course import release
 from cca_lab.views.notebook_files import choose, read, title_of
-from cca_lab.views.whole import whole_folder
 from tests import small_notebooks
 
 NAMES = ["00_a", "01_b", "02_c", "10_d", "x"]
@@ -61,50 +56,6 @@ def test_a_broken_notebook_is_named(tmp_path, content):
         read(path)
 
 
-def test_a_pipe_is_no_notebook(tmp_path):
-    """The mutant that opens whatever is called *.ipynb waits for the pipe's writer for ever."""
-    os.mkfifo(tmp_path / "00_p.ipynb")
-    with pytest.raises(ValueError, match="00_p.ipynb is a device, a pipe or a folder"):
-        read(tmp_path / "00_p.ipynb")
-
-
 def test_a_title_is_the_first_heading_without_markup():
     assert title_of(small_notebooks.notebook("# The *core* of $x$"), "no") == "The core of x"
     assert title_of(small_notebooks.notebook("text"), "otherwise") == "otherwise"
-
-
-def full(write: int):
-    """Return `nbformat.write` for a disk on which some notebooks fit and no further one."""
-    left = iter(range(write))
-    real = nbformat.write
-
-    def writing(notebook, path):
-        if next(left, None) is None:
-            Path(path).write_text("{")
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(notebook, path)
-
-    return writing
-
-
-def test_a_full_disk_leaves_no_part_of_a_new_folder(folder, monkeypatch):
-    """The mutant that writes to `mine` itself leaves some notebooks there."""
-    monkeypatch.setattr(release.nbformat, "write", full(2))
-    with pytest.raises(ValueError, match=r"out: mine was not made: \[Errno 28\]"):
-        lab.notebooks(student=Path("mine"), folder=folder)
-    assert names_in(".") == ["notebooks"]
-
-
-def test_a_full_disk_leaves_whole_files_in_a_folder_that_was_there(folder, monkeypatch):
-    Path("mine").mkdir()
-    monkeypatch.setattr(release.nbformat, "write", full(2))
-    with pytest.raises(ValueError, match="out: mine holds a part of the new files"):
-        lab.notebooks(student=Path("mine"), folder=folder)
-    assert names_in("mine") == ["00_a.ipynb", "01_b.ipynb"]
-
-
-def test_other_errors_leave_no_part_either(tmp_path):
-    with pytest.raises(KeyError), whole_folder(tmp_path / "a" / "new") as made:
-        (made / "x").write_text("x")
-        raise KeyError
-    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]

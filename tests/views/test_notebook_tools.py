@@ -1,17 +1,13 @@
-"""What notebooks call: the switch before Triton, compiled kernels, a bar without times."""
+"""What notebooks call: the switch before Triton, sources, a bar without times."""
 
 import itertools
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
-from cca_lab.attention import fused
 from cca_lab.attention.fused import installed
-from cca_lab.attention.kernels.compiled import compiled_launch
 from cca_lab.files import repository
 from cca_lab.views import notebook_tools, reader
 from cca_lab.views.notebook_tools import live_progress
@@ -57,51 +53,6 @@ def test_without_triton_it_says_so_and_goes_on():
         "interpret_kernels()")
     assert done.returncode == 0, done.stderr
     assert "the lab's own interpreter runs the kernels" in done.stdout
-
-
-CELL = '''
-@triton.jit
-def twice(X, OUT, N: tl.constexpr):
-    place = tl.arange(0, N)
-    tl.store(OUT + place, 2 * tl.load(X + place))
-
-
-def launch(x, factor):
-    out = torch.empty_like(x)
-    twice[(1,)](x, out, N=len(x))
-    return factor * out
-
-
-your_turn("99.1", launch)
-'''
-
-
-def launcher(source: str, path: Path):
-    """A reader's launcher, as a cell defines it: the rest of the cell is not run again."""
-    path.write_text(source)
-    names = {"triton": SimpleNamespace(jit=lambda kernel: kernel),
-             "tl": SimpleNamespace(constexpr=int), "your_turn": lambda *_: None}
-    exec(compile(source, str(path), "exec"), names)
-    return names["launch"]
-
-
-@pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
-def test_a_reader_s_kernel_is_compiled_from_its_cell(tmp_path):
-    """The mutant that runs the whole cell again meets `your_turn` and fails."""
-    code = compiled_launch(launcher(CELL, tmp_path / "cell.py"), torch.zeros(64), 0.5)
-    assert (code.kernel, code.dtype, code.spilled) == ("twice", "float32", 0) and code.registers
-    wrong = CELL.replace("tl.load(X + place)", "tl.loaded(X + place)")
-    with pytest.raises(RuntimeError, match="launch did not compile for sm_90"):
-        compiled_launch(launcher(wrong, tmp_path / "wrong.py"), torch.zeros(64), 0.5)
-
-
-def test_what_cannot_be_compiled_yet_stops_nothing(tmp_path, monkeypatch, capsys):
-    unwritten = CELL.replace("    place = tl.arange(0, N)\n", "    raise NotImplementedError\n")
-    notebook_tools.compile_for_gpu(launcher(unwritten, tmp_path / "cell.py"), torch.zeros(64), 0.5)
-    monkeypatch.setattr(fused, "installed", lambda: False)
-    notebook_tools.compile_for_gpu(launcher(CELL, tmp_path / "other.py"), torch.zeros(64), 0.5)
-    told = capsys.readouterr().out
-    assert ("no body yet" in told or not installed()) and "not installed here" in told
 
 
 class Screen:

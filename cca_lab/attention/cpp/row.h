@@ -252,7 +252,9 @@ inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, a
   }
   if (q.scalar_type() == at::kBFloat16) return row_of<at::BFloat16>(p, q, scale, received);
   if (q.scalar_type() == at::kHalf) return row_of<at::Half>(p, q, scale, received);
-  return AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "row", [&] { return row_of<scalar_t>(p, q, scale, received); });
+  at::Tensor out;
+  AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "row", [&] { out = row_of<scalar_t>(p, q, scale, received); });
+  return out;
 }
 
 }  // namespace cca_lab

@@ -1,6 +1,5 @@
 """a1: attention in tiles that pass by, with a slope and a sink without a value."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand, need_items, need_tensor
-from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.exercise import equals, examples, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property
 
 INF = float("inf")
@@ -48,21 +47,13 @@ def far_parts(draw: Draw, rows: int, first: int, second: int, scores_about: int)
     return one, two
 
 
-def merge(one: tuple[Tensor, ...], two: tuple[Tensor, ...], *,
-          power: Callable[[Tensor], Tensor] = torch.exp, swap: bool = False, sums: bool = True,
-          outs: bool = True, top: Answer = torch.maximum, low: float = -INF, clamp: float = -INF,
-          safe: bool = True, single: bool = False) -> tuple[Tensor, ...]:
-    """Return the part of all keys of two parts; the keywords are mistakes."""
-    new = top(one[0], two[0])
-    shrink = [power(part[0] - new.clamp(min=clamp)) for part in (one, two)]
-    if safe:
-        shrink = [x.where(part[0] > low, 0.0) for x, part in zip(shrink, (one, two), strict=True)]
-    factors = shrink[::-1] if swap else shrink
-    total = sum((x if sums else 1) * part[1] for x, part in zip(factors, (one, two), strict=True))
-    out = sum((x[:, None] if outs else 1) * part[2]
-              for x, part in zip(factors, (one, two), strict=True))
-    got = new, torch.as_tensor(total), torch.as_tensor(out)
-    return tuple(x.float() for x in got) if single else got
+def merge(one: tuple[Tensor, ...], two: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the part of all keys of two parts."""
+    top = torch.maximum(one[0], two[0])
+    shrink = [(part[0] - top).exp().where(part[0] > -INF, 0.0) for part in (one, two)]
+    total = shrink[0] * one[1] + shrink[1] * two[1]
+    out = shrink[0][:, None] * one[2] + shrink[1][:, None] * two[2]
+    return top, total, out
 
 
 # a1.3: tiles that pass by
@@ -92,30 +83,20 @@ def passing(answer: Answer) -> Answer:
 
 
 def fold(state: Any, q: Tensor, first: int, keys: Tensor, values: Tensor, start: int, scale: float,
-         slope: float, sink: float, *, shrink_sum: bool = True, shrink_out: bool = True,
-         running: bool = True, begin: str = "sink", every: bool = False, mask: float = -INF,
-         rows_from: int | None = None, keys_from: int | None = None, fall: float = 1.0,
-         distance: int = 0, scaled: bool = True, inside: bool = False, future: int = 0,
-         keep: bool = False, single: bool = False) -> tuple[Any, Tensor]:
-    """Return the state and the output of rows after one more tile; the keywords are mistakes."""
-    row = (first if rows_from is None else rows_from) + torch.arange(len(q))[:, None]
-    step = row - (start if keys_from is None else keys_from) - torch.arange(len(keys))
-    fall = fall * slope * (scale if inside else 1)
-    scores = (scale if scaled else 1) * q @ keys.T - fall * (step + distance).double()
-    scores = scores.masked_fill(step < -future, mask)
+         slope: float, sink: float) -> tuple[Any, Tensor]:
+    """Return the state and the output of rows after one more tile."""
+    row = first + torch.arange(len(q))[:, None]
+    step = row - start - torch.arange(len(keys))
+    scores = scale * q @ keys.T - slope * step.double()
+    scores = scores.masked_fill(step < 0, -INF)
     low = torch.full((len(q), 1), sink, dtype=q.dtype)
-    begins = {"sink": (low, torch.ones_like(low)), "power": (low, low.exp()),
-              "none": (low - INF, 0 * low), "zero": (0 * low, low.exp())}
-    top, total, out = (state or (*begins[begin], torch.zeros(len(q), values.shape[1]).double()))[:3]
-    new = torch.maximum(top, scores.amax(-1, keepdim=True)) if running else top
-    still = new.clamp(min=-1e300)
-    shrink, weights = (top - still).exp(), (scores - still).exp()
-    total = (shrink if shrink_sum else 1) * total + weights.sum(-1, keepdim=True)
-    total = total + (low - still).exp() if every and state else total
-    out = (shrink if shrink_out else 1) * out + weights @ values
-    kept = [*((state or ())[3:]), keys, values] if keep else []
-    got = out / total
-    return (new, total, out, *kept), got.float() if single else got
+    begin = low, torch.ones_like(low), q.new_zeros(len(q), values.shape[1])
+    top, total, out = state or begin
+    new = torch.maximum(top, scores.amax(-1, keepdim=True))
+    shrink, weights = (top - new).exp(), (scores - new).exp()
+    total = shrink * total + weights.sum(-1, keepdim=True)
+    out = shrink * out + weights @ values
+    return (new, total, out), out / total
 
 
 def whole(q: Tensor, k: Tensor, v: Tensor, rows: int, keys: int, backwards: int, scale: float,
@@ -145,21 +126,12 @@ LARGER = ((1, 14), (1, 5), (1, 5))
 
 
 # a1.4: backward
-def backward(weights: Tensor, upstream: Tensor, *, centre: str = "mean", own: bool = True,
-             sign: int = -1, rest: str = "sink", divided: bool = False,
-             single: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the gradients of scores and sinks; the keywords are mistakes."""
+def backward(weights: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of scores and sinks."""
     total = weights.sum(-1, keepdim=True)
     mean = (weights * upstream).sum(-1, keepdim=True)
-    if divided:
-        mean = (weights / total * upstream).sum(-1, keepdim=True) * total
-    centres = {"mean": mean, "none": 0 * mean, "sum": upstream.sum(-1, keepdim=True),
-               "one": mean / total.clamp(min=1e-300)}
-    scores = (weights if own else 1) * (upstream - centres[centre])
     left = (1 - total).clamp(min=0)
-    sink = {"sink": left * mean, "all": mean, "unweighted": left * centres["sum"]}[rest]
-    got = scores, sign * sink[:, 0]
-    return (got[0].float(), got[1].float()) if single else got
+    return weights * (upstream - mean), -(left * mean)[:, 0]
 
 
 def by_logarithms(weights: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
@@ -192,6 +164,7 @@ def gradient(part: int, name: str, wrong: dict[str, Answer]) -> Property:
                 wrong=wrong)
 
 
+ADDED = "shrink[0][:, None] *", "", "shrink[1][:, None] *", ""
 HAND = {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}
 ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a sink", ("01",), (
     CourseTask("a1.1", "by_hand", "One row by hand", 10, 1, 3, (
@@ -202,56 +175,65 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
     CourseTask("a1.2", "merge", "Two parts of one softmax", 20, 3, 5, (
         near("two parts give the whole", merge, examples(
             parts, (1, 1, 1), (2, 1, 3), (2, 4, 2), larger=((1, 2), (1, 6), (1, 6))),
-            "the maximum", "the sum", "the accumulator", wrong=mistakes(merge, {
-            "the two factors are swapped": {"swap": True},
-            "powers of 2 are taken instead of e": {"power": torch.exp2},
-            "the accumulators are only added": {"outs": False},
-            "the sums are only added": {"sums": False},
-            "sums and accumulators are only added": {"sums": False, "outs": False},
-            "the smaller maximum is taken": {"top": torch.minimum},
-            "no maximum is taken, but 0": {"top": lambda one, two: 0 * one.clamp(min=-1.0)},
-            SINGLE: {"single": True}})),
+            "the maximum", "the sum", "the accumulator", wrong=slips(merge, {
+            "the two factors are swapped": ("for part in (one, two)", "for part in (two, one)"),
+            "powers of 2 are taken instead of e": ("exp()", "exp2()"),
+            "the accumulators are only added": ADDED,
+            "the sums are only added": ("shrink[0] *", "", "shrink[1] *", ""),
+            "sums and accumulators are only added": (*ADDED, "shrink[0] *", "", "shrink[1] *", ""),
+            "the smaller maximum is taken": ("maximum", "minimum"),
+            "no maximum is taken, but 0": (
+                "torch.maximum(one[0], two[0])", "0 * one[0].clamp(min=-1.0)"),
+            SINGLE: ("top, total, out", "top.float(), total.float(), out.float()")})),
         near("empty parts change nothing", merge, examples(
             parts, (1, 2, 0), (1, 0, 2), (2, 0, 0), (3, 2, 2), larger=((3, 5), (0, 3), (0, 3))),
-            "the maximum", "the sum", "the accumulator", wrong=mistakes(merge, {
+            "the maximum", "the sum", "the accumulator", wrong=slips(merge, {
             "an empty row beside an empty row gives -inf - (-inf), which is NaN":
-                {"safe": False}})),
+                (".where(part[0] > -INF, 0.0)", "")})),
         near("very low scores are not empty", merge, examples(
             far_parts, (1, 2, 2, -900), (2, 2, 3, 9000), (2, 3, 2, -900_000), (2, 2, 2, -30_000),
             larger=((1, 2), (1, 4), (1, 4), (-900_000, 9000))), "the maximum", "the sum",
-            "the accumulator", hidden=True, wrong=mistakes(merge, {
-            "a part whose maximum is below -100000 is taken to be empty": {"low": -1e5},
-            "the maximum is not let below -10000 in the powers": {"clamp": -1e4}})))),
+            "the accumulator", hidden=True, wrong=slips(merge, {
+            "a part whose maximum is below -100000 is taken to be empty": ("-INF", "-1e5"),
+            "the maximum is not let below -10000 in the powers":
+                ("- top)", "- top.clamp(min=-1e4))")})))),
     CourseTask("a1.3", "fold", "Tiles that pass by", 35, 4, 5, (
         near("the output equals one matrix", whole, examples(
             partial(text, backwards=0), *TILES, larger=LARGER),
-             "the output", points=2, wrong=mistakes(fold, {
-            "the accumulator does not shrink when the maximum grows": {"shrink_out": False},
-            "the sum does not shrink when the maximum grows": {"shrink_sum": False},
+             "the output", points=2, wrong=slips(fold, {
+            "the accumulator does not shrink when the maximum grows": ("shrink * out", "out"),
+            "the sum does not shrink when the maximum grows": ("shrink * total", "total"),
             "neither the sum nor the accumulator shrinks when the maximum grows":
-                {"shrink_sum": False, "shrink_out": False},
+                ("shrink * out", "out", "shrink * total", "total"),
             "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
-                {"begin": "power"},
-            "the sink is forgotten in the tiles": {"begin": "none"},
-            "the sink is added with each tile of keys, not once": {"every": True},
-            "the tile of rows is taken to start at row 0": {"rows_from": 0},
-            "the tile of keys is taken to start at token 0": {"keys_from": 0},
-            "the scores are not scaled": {"scaled": False},
-            "no slope is subtracted": {"fall": 0.0},
-            "the slope is added": {"fall": -1.0},
-            "the slope is multiplied by the scale too": {"inside": True},
-            "the distance is i - t + 1, so that the row's own token is one away": {"distance": 1},
-            "the distance is i - t - 1, one too short": {"distance": -1},
-            "no token of the future is masked": {"future": 99},
-            "each row sees one token of the future": {"future": 1},
-            "the row's own token is masked": {"future": -1},
-            "what has passed is not kept": {"keep": True},
-            SINGLE: {"single": True}})),
+                ("torch.ones_like(low)", "low.exp()"),
+            "the sink is forgotten in the tiles":
+                ("low, torch.ones_like(low)", "low - INF, 0 * low"),
+            "the sink is added with each tile of keys, not once":
+                ("shrink * total", "shrink * total + ((low - new).exp() if state else 0)"),
+            "the tile of rows is taken to start at row 0": ("row = first", "row = 0"),
+            "the tile of keys is taken to start at token 0": ("row - start", "row - 0"),
+            "the scores are not scaled": ("scale * q", "q"),
+            "no slope is subtracted": ("slope * step", "0 * step"),
+            "the slope is added": ("- slope", "+ slope"),
+            "the slope is multiplied by the scale too": ("slope * step", "scale * slope * step"),
+            "the distance is i - t + 1, so that the row's own token is one away":
+                ("step.double()", "(step + 1).double()"),
+            "the distance is i - t - 1, one too short": ("step.double()", "(step - 1).double()"),
+            "no token of the future is masked": ("step < 0", "step < -99"),
+            "each row sees one token of the future": ("step < 0", "step < -1"),
+            "the row's own token is masked": ("step < 0", "step < 1"),
+            "what has passed is not kept": (
+                "= state or begin", "= (state or begin)[:3]",
+                "(new, total, out)", "(new, total, out, *(state or ())[3:], keys, values)"),
+            SINGLE: ("out / total", "(out / total).float()")})),
         near("scores of ten thousand do no harm", whole, examples(
             partial(text, backwards=0, large=1e4), *TILES[:5], larger=LARGER),
-            "the output", wrong=mistakes(fold, {
-            "masked scores are -10000 instead of minus infinity": {"mask": -1e4},
-            "exp is taken without the maximum subtracted": {"running": False, "begin": "zero"}})),
+            "the output", wrong=slips(fold, {
+            "masked scores are -10000 instead of minus infinity": ("-INF", "-1e4"),
+            "exp is taken without the maximum subtracted": (
+                "low, torch.ones_like(low)", "0 * low, low.exp()",
+                "torch.maximum(top, scores.amax(-1, keepdim=True))", "top")})),
         near("the tiles may come in any order", whole, examples(
             text, *((*size, 1) for size in TILES), larger=((8, 14), *LARGER[1:], (1, 1))),
             "the output", hidden=True, wrong={
@@ -260,21 +242,26 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
                     state if start else None, q, first, keys, values, start, *numbers)})),
         drive=passing),
     CourseTask("a1.4", "backward", "The softmax backwards", 20, 4, 4, (
-        gradient(0, "the gradient of the scores", mistakes(backward, {
-            "the mean of the upstream gradient is not subtracted": {"centre": "none"},
+        gradient(0, "the gradient of the scores", slips(backward, {
+            "the mean of the upstream gradient is not subtracted":
+                ("(upstream - mean)", "upstream"),
             "the plain sum of the upstream gradient is subtracted, not its sum with the weights":
-                {"centre": "sum"},
-            "the mean is taken as if the weights added up to 1": {"centre": "one"},
-            "the factor of the weights is forgotten": {"own": False},
-            SINGLE: {"single": True}})),
-        gradient(1, "the gradient of the sinks", mistakes(backward, {
-            "the sign of the sink is wrong": {"sign": 1},
-            "the sink's weight is forgotten": {"rest": "all"},
-            "the upstream gradient is summed without the weights": {"rest": "unweighted"}})),
+                ("upstream - mean", "upstream - upstream.sum(-1, keepdim=True)"),
+            "the mean is taken as if the weights added up to 1":
+                ("upstream - mean", "upstream - mean / total.clamp(min=1e-300)"),
+            "the factor of the weights is forgotten": ("weights * (upstream - mean)",
+                                                       "upstream - mean"),
+            SINGLE: ("(upstream - mean)", "(upstream - mean).float()")})),
+        gradient(1, "the gradient of the sinks", slips(backward, {
+            "the sign of the sink is wrong": ("-(left", "(left"),
+            "the sink's weight is forgotten": ("left * mean", "mean"),
+            "the upstream gradient is summed without the weights":
+                ("left * mean", "left * upstream.sum(-1, keepdim=True)")})),
         near("all of the weight in one place", backward, examples(
             extreme, (9, 1e4, 0.0), (9, 0.0, 1e4), (40, 0.0, -60.0)), "the gradient of the scores",
             "the gradient of the sinks", hidden=True, wrong={
             "the logarithm of a weight is taken, which may be 0": by_logarithms}
-            | mistakes(backward, {"a sum of weights that may be 0 is divided by":
-                                  {"divided": True}})))),
+            | slips(backward, {"a sum of weights that may be 0 is divided by": (
+                "(weights * upstream).sum(-1, keepdim=True)",
+                "(weights / total * upstream).sum(-1, keepdim=True) * total")})))),
 ))

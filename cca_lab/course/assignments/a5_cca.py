@@ -4,7 +4,6 @@ The variant: the first `sinks` tokens stay raw for every row, groups begin after
 reads the cores of n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from cca_lab.course.compare import (
     need_number,
     need_tensor,
 )
-from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.exercise import equals, examples, holds, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # Length, sinks, group, window. The group divides the length, or what the sinks leave, or neither.
@@ -37,18 +36,14 @@ def cores_of(row: int, sinks: int, group: int, window: int) -> int:
     return max(0, (row + 1 - sinks - window) // group)
 
 
-def table_of(length: int, sinks: int, group: int, window: int, *, cores: Answer = cores_of,
-             first: Callable[[int, int], int] = max, end: int = 1, shift: int = 0,
-             sinks_at: Callable[[int, int], int] = lambda sinks, row: min(sinks, row + 1),
-             ) -> Tensor:
-    """Return a right table (length, 3, 2); the keywords are mistakes."""
-    before = cores(length - 1, sinks, group, window) + shift
-    rows = []
-    for row in range(length):
-        n = cores(row, sinks, group, window)
-        start = max(0, min(row + 1, first(sinks + group * n, 0)))
-        rows.append([[0, n], [before, before + sinks_at(sinks, row)],
-                     [before + start, before + max(start, min(row + end, length))]])
+def table_of(length: int, sinks: int, group: int, window: int) -> Tensor:
+    """Return a right table."""
+    cores = [cores_of(row, sinks, group, window) for row in range(length)]
+    before, rows = cores[-1], []
+    for row, n in enumerate(cores):
+        start = min(row + 1, sinks + group * n)
+        rows.append([[0, n], [before, before + min(sinks, row + 1)],
+                     [before + start, before + row + 1]])
     return torch.tensor(rows)
 
 
@@ -137,14 +132,16 @@ def window_size(read: tuple[Tensor, Tensor, int], length: int, sinks: int, group
 def tables(draw: Draw, length: int, sinks: int, group: int, window: int,
            early: int) -> tuple[Any, ...]:
     """Return a right table, or one whose windows start too early, and its sizes."""
-    table = table_of(length, sinks, group, window, first=lambda first, zero: first - early)
+    table = table_of(length, sinks, group, window)
+    cores = cores_of(length - 1, sinks, group, window)
+    table[:, 2, 0] = (table[:, 2, 0] - early).clamp(min=cores)
     return table, length, sinks, group, window
 
 
-def counted(table: Tensor, *size: int, part: Callable[[Tensor, Tensor], Tensor] = torch.add
-            ) -> Tensor:
-    """Return the counts, or another function of those inside cores and the raw ones."""
-    return part(*counts(table, cores_of(size[0] - 1, *size[1:]), *size))
+def counted(table: Tensor, *size: int) -> Tensor:
+    """Return how often each row reads each token, (L, L)."""
+    inside, raw = counts(table, cores_of(size[0] - 1, *size[1:]), *size)
+    return inside + raw
 
 
 def printed(answer: Answer, draw: Draw) -> None:
@@ -164,19 +161,16 @@ def printed(answer: Answer, draw: Draw) -> None:
 
 
 # a5.5 and a5.6: cost
-def pairs_of(length: int, sinks: int, group: int, window: int, *, rest: int = 1, triangle: int = 1,
-             divided: bool = False, with_sinks: int = 1) -> int:
-    """Return how many columns all rows read together, in closed form; keywords are mistakes."""
+def pairs_of(length: int, sinks: int, group: int, window: int) -> int:
+    """Return how many columns all rows read together, in closed form."""
     plain = min(length, sinks + window + group - 1)
     cycles, left = divmod(length - plain, group)
-    if divided:
-        cycles, left = int((length - plain) / group), int((length - plain) % group)
-    total = plain * (plain + 1) // 2 if triangle else plain * plain
-    total += with_sinks * (length - plain) * sinks
+    total = plain * (plain + 1) // 2
+    total += (length - plain) * sinks
     total += group * cycles * (cycles + 1) // 2 + left * (cycles + 1)
     total += cycles * (group * (2 * window + group - 1) // 2)
-    total += rest * (left * (2 * window + left - 1) // 2)
-    return int(float(total)) if divided else total
+    total += left * (2 * window + left - 1) // 2
+    return total
 
 
 def by_counting(length: int, sinks: int, group: int, window: int) -> int:
@@ -198,6 +192,7 @@ def best_group(answer: Answer, draw: Draw) -> None:
                               f"takes {counts[best]}")
 
 
+CORES = "cores_of(row, sinks, group, window)"
 ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03", "07"), (
     CourseTask("a5.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the example", 2, by_hand(
@@ -206,54 +201,59 @@ ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03
                 "cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5,
                 "most raw tokens": 4}}),)),
     CourseTask("a5.2", "intervals", "Which columns a row reads", 30, 3, 5, (
-        holds("no row reads a later token", no_future, TEXTS, points=2, wrong=mistakes(
+        holds("no row reads a later token", no_future, TEXTS, points=2, wrong=slips(
             table_of, {
-                "the interval ends one column late": {"end": 2},
+                "the interval ends one column late":
+                    ("before + row + 1]", "before + min(length, row + 2)]"),
                 "the first rows have sinks that do not exist yet":
-                    {"sinks_at": lambda sinks, row: sinks}})),
+                    ("min(sinks, row + 1)", "sinks")})),
         holds("every earlier token is read exactly once", once, TEXTS, points=2,
-                 wrong=mistakes(table_of, {
-            "the window starts one token before sinks + group * n": {"first": lambda x, _: x - 1},
-            "the window starts one token late": {"first": lambda x, _: x + 1},
-            "the row's own token is left out": {"end": 0},
+                 wrong=slips(table_of, {
+            "the window starts one token before sinks + group * n":
+                ("sinks + group * n)", "max(0, sinks + group * n - 1))"),
+            "the window starts one token late": ("group * n)", "group * n + 1)"),
+            "the row's own token is left out": ("before + row + 1]", "before + max(start, row)]"),
             "the first rows read their sinks in the window, too":
-                {"first": lambda x, _: x if x > 6 else 0}})),
+                ("sinks + group * n)", "sinks + group * n if sinks + group * n > 6 else 0)")})),
         holds("the window is as long as it should be", window_size, TEXTS, points=2,
-                 wrong=mistakes(table_of, {
-            "a core comes one row early": {"cores": lambda row, *size: cores_of(row + 1, *size)},
+                 wrong=slips(table_of, {
+            "a core comes one row early": (CORES, "cores_of(row + 1, sinks, group, window)"),
             "a core comes one row late: take row + 1":
-                {"cores": lambda row, *size: cores_of(row - 1, *size)},
-            "a core appears before its whole group has left the window": {
-                "cores": lambda row, sinks, group, window: max(
-                    0, -(-(row + 1 - sinks - window) // group))},
-            "the sinks are counted as members of the groups": {
-                "cores": lambda row, sinks, group, window: cores_of(row, 0, group, window)},
-            "how many cores does the *last* row read": {"shift": 1},
-            "no group is ever pooled, or hardly one": {"cores": lambda *size: 0}}))), drive=reads),
+                (CORES, "cores_of(row - 1, sinks, group, window)"),
+            "a core appears before its whole group has left the window":
+                (CORES, "max(0, -(-(row + 1 - sinks - window) // group))"),
+            "the sinks are counted as members of the groups":
+                (CORES, "cores_of(row, 0, group, window)"),
+            "how many cores does the *last* row read": ("cores[-1]", "cores[-1] + 1"),
+            "no group is ever pooled, or hardly one": (CORES, "0")}))), drive=reads),
     CourseTask("a5.3", "read_counts", "How often each token is read", 20, 2, 4, (
         equals("tokens are counted, inside cores and raw", counted, examples(
             tables, *((*size, early) for size in SIZES for early in (0, 1)),
-            larger=(*LARGER, (0, 1)), count=12), "counts", points=3, wrong=mistakes(counted, {
-            "tokens inside cores are not counted": {"part": lambda inside, raw: raw},
-            "raw tokens are not counted": {"part": lambda inside, raw: inside},
+            larger=(*LARGER, (0, 1)), count=12), "counts", points=3, wrong=slips(counted, {
+            "tokens inside cores are not counted": ("inside + raw", "raw"),
+            "raw tokens are not counted": ("inside + raw", "inside"),
             "a token is read or not, instead of how often":
-                {"part": lambda inside, raw: (inside + raw).clamp(max=1)}})),)),
+                ("inside + raw", "(inside + raw).clamp(max=1)")})),)),
     CourseTask("a5.4", "printed_formula", "An example against the printed formula", 15, 2, 3, (
         Property("the printed formulas read a token twice or never", 3, printed, wrong={
             "reads token 4 exactly once": lambda: {"group": 3, "window": 4, "row": 8, "token": 4},
             "a group of 3 or more that does not divide the window":
                 lambda: {"group": 2, "window": 4, "row": 8, "token": 3}}),)),
     CourseTask("a5.5", "pairs", "What it costs, without counting", 25, 3, 3, (
-        replace(equals("equal to counting", by_counting, TEXTS, "pairs", points=3, wrong=mistakes(
+        replace(equals("equal to counting", by_counting, TEXTS, "pairs", points=3, wrong=slips(
             pairs_of, {
-            "the rows of the last cycle, which is not complete, are forgotten": {"rest": 0},
-            "the first rows are taken as a square; they are a triangle": {"triangle": 0},
-            "the sinks of the rows with cores are forgotten": {"with_sinks": 0}})), right=pairs_of),
+            "the rows of the last cycle, which is not complete, are forgotten":
+                ("left * (2 * window", "0 * (2 * window"),
+            "the first rows are taken as a square; they are a triangle":
+                ("plain * (plain + 1) // 2", "plain * plain"),
+            "the sinks of the rows with cores are forgotten": ("(length - plain) * sinks", "0")})),
+            right=pairs_of),
         equals("right for a trillion tokens", pairs_of, examples(
             NAMES, (10**9, 4, 16, 1024), (10**12 + 7, 3, 17, 255),
             larger=((10**11, 10**12), (0, 6), (5, 40), (90, 300))), "pairs", hidden=True,
-               wrong=mistakes(pairs_of, {
-                   "a float is computed on the way: divide with //": {"divided": True}})))),
+               wrong=slips(pairs_of, {
+                   "a float is computed on the way: divide with //":
+                       ("return total", "return int(float(total))")})))),
     CourseTask("a5.6", "best_group", "The cheapest group", 10, 2, 2, (
         Property("no other group takes fewer pairs", 2, best_group, wrong={
             "group 64 takes": lambda length, sinks, window: 64,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand, describe, need_keys, need_tensor, plain
-from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.exercise import equals, examples, mistakes, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property
 
 Groups = list[list[int]]
@@ -25,13 +25,11 @@ def numbers(answer: Answer) -> Answer:
 
 
 # a6.2: focal tokens, ascending
-def choose(scores: Tensor, every: int, *, later: bool = True, first: bool = True, up: bool = True,
-           more: int = 0, highest: bool = True, ascending: bool = True) -> list[int]:
-    """Return the focal tokens; the keywords are mistakes."""
-    count = -(-len(scores) // every) if up else max(1, len(scores) // every)
-    ranked = sorted(range(len(scores)), key=lambda t: (
-        first and t == 0, float(scores[t]) * (1 if highest else -1), t if later else -t))[::-1]
-    return sorted(ranked[: count + more]) if ascending else ranked[:count]
+def choose(scores: Tensor, every: int) -> list[int]:
+    """Return the focal tokens."""
+    count = -(-len(scores) // every)
+    ranked = sorted(range(len(scores)), key=lambda t: (t == 0, float(scores[t]), t))[::-1]
+    return sorted(ranked[:count])
 
 
 def scored(draw: Draw, length: int, every: int) -> tuple[Tensor, int]:
@@ -45,20 +43,15 @@ def tied(draw: Draw, length: int, every: int) -> tuple[Tensor, int]:
 
 
 # a6.3: groups
-def cut(focal: list[int], length: int, group: int, span: int, *, start: int = 0, more: int = 0,
-        short: bool = True, gaps: bool = True, full: int = 0) -> Groups:
-    """Return the groups of the other tokens; the keywords are mistakes."""
+def cut(focal: list[int], length: int, group: int, span: int) -> Groups:
+    """Return the groups of the other tokens."""
     groups: Groups = []
-    for token in range(length):
-        if token in focal:
-            continue
-        fits = groups and len(groups[-1]) < group + full
-        fits = fits and token < groups[-1][start] + max(1, span + more)
-        if fits and (gaps or token == groups[-1][-1] + 1):
+    for token in [t for t in range(length) if t not in focal]:
+        if groups and len(groups[-1]) < group and token < groups[-1][0] + span:
             groups[-1].append(token)
         else:
             groups.append([token])
-    return groups if short else [members for members in groups if len(members) == group]
+    return groups
 
 
 def focal_of(draw: Draw, length: int, group: int, span: int) -> tuple[Any, ...]:
@@ -68,18 +61,14 @@ def focal_of(draw: Draw, length: int, group: int, span: int) -> tuple[Any, ...]:
 
 
 # a6.4: what a row reads
-def table(length: int, groups: Groups, window: int, *, late: int = 0, member: int = -1,
-          twice: bool = False, future: int = 0, pooled: bool = True, raw: bool = True,
-          alone: bool = False, unread: bool = False) -> Tensor:
-    """Return bool (length, K + length); the keywords are mistakes."""
+def table(length: int, groups: Groups, window: int) -> Tensor:
+    """Return bool (length, K + length)."""
     row = torch.arange(length)
-    seen = row <= (row + future)[:, None]
     shown = torch.zeros(length, len(groups), dtype=torch.bool)
+    seen = row <= row[:, None]
     for number, members in enumerate(groups):
-        old = row - (1 if alone else window) - late >= members[member]
-        shown[:, number] = old & pooled
-        gone = row >= members[-1] if unread else shown[:, number]
-        seen[:, members] &= (~gone[:, None] | twice) & raw
+        shown[:, number] = row - window >= members[-1]
+        seen[:, members] &= ~shown[:, number, None]
     return torch.cat([shown, seen], dim=1)
 
 
@@ -279,50 +268,56 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
     CourseTask("a6.2", "choose_focal", "Which tokens are focal", 10, 2, 3, (
         equals("the highest scores are chosen", choose, examples(
             scored, *LENGTHS, larger=((2, 40), (1, 8)), count=12), "the focal tokens",
-            wrong=mistakes(choose, {
-            "token 0 has no place of its own": {"first": False},
-            "token 0 is not counted in the number": {"more": 1},
-            "the number is rounded down": {"up": False},
-            "one token too few is chosen": {"more": -1},
-            "the lowest scores are chosen": {"highest": False},
-            "the tokens are not in ascending order": {"ascending": False}})),
+            wrong=slips(choose, {
+            "token 0 has no place of its own": ("t == 0, ", ""),
+            "token 0 is not counted in the number": ("[:count]", "[: count + 1]"),
+            "the number is rounded down":
+                ("-(-len(scores) // every)", "max(1, len(scores) // every)"),
+            "one token too few is chosen": ("[:count]", "[: count - 1]"),
+            "the lowest scores are chosen": ("float(scores[t])", "-float(scores[t])"),
+            "the tokens are not in ascending order": ("return sorted", "return list")})),
         equals("of equal scores the later token wins", choose, examples(
             tied, *LENGTHS, larger=((6, 40), (2, 5)), count=12), "the focal tokens",
-            wrong=mistakes(choose, {
-            "of equal scores the earlier token wins": {"later": False}}))), drive=numbers),
+            wrong=slips(choose, {
+            "of equal scores the earlier token wins":
+                ("float(scores[t]), t", "float(scores[t]), -t")}))), drive=numbers),
     CourseTask("a6.3", "cut_groups", "Groups that do not stretch too far", 15, 2, 3, (
         equals("full groups, and a short one at the end", cut, examples(
             focal_of, (6, 2, 0), (5, 3, 0), (9, 5, 0), (1, 2, 0), (14, 3, 0),
-            larger=((3, 30), (1, 5), (0, 0)), count=12), "the groups", wrong=mistakes(cut, {
-            "the last group is lost when it is not full": {"short": False},
-            "a focal token closes the group before it": {"gaps": False},
-            "groups have one member more": {"full": 1},
-            "groups have one member fewer": {"full": -1}})),
+            larger=((3, 30), (1, 5), (0, 0)), count=12), "the groups", wrong=slips(cut, {
+            "the last group is lost when it is not full":
+                ("return groups", "return [each for each in groups if len(each) == group]"),
+            "a focal token closes the group before it":
+                ("groups[-1][0] + span", "groups[-1][-1] + 2 and token < groups[-1][0] + span"),
+            "groups have one member more": ("< group and", "<= group and"),
+            "groups have one member fewer": ("< group and", "< group - 1 and")})),
         equals("no group is longer than the span", cut, examples(
             focal_of, (6, 2, 2), (7, 3, 3), (9, 4, 4), (12, 5, 3), (20, 4, 5),
-            larger=((8, 30), (2, 5), (1, 7)), count=12), "the groups", wrong=mistakes(cut, {
-            "groups may stretch over span + 1 tokens": {"more": 1},
-            "groups may stretch over span - 1 tokens only": {"more": -1},
+            larger=((8, 30), (2, 5), (1, 7)), count=12), "the groups", wrong=slips(cut, {
+            "groups may stretch over span + 1 tokens": ("[0] + span", "[0] + span + 1"),
+            "groups may stretch over span - 1 tokens only":
+                ("[0] + span", "[0] + max(1, span - 1)"),
             "the span counts from the last member of the group; it counts from the first":
-                {"start": -1},
-            "the span closes no group": {"more": 999}}))), drive=numbers),
+                ("[0] + span", "[-1] + span"),
+            "the span closes no group": ("[0] + span", "[0] + 999")}))), drive=numbers),
     CourseTask("a6.4", "reads", "What a row reads", 25, 3, 5, (
         equals("a group is pooled when its last member is before the window", in_parts(table),
-               divisions, "who reads which group pooled", part=0, wrong=mistakes(table, {
-            "a group is pooled one row too late": {"late": 1},
-            "a group is pooled one row too early": {"late": -1},
-            "the window is forgotten": {"alone": True},
+               divisions, "who reads which group pooled", part=0, wrong=slips(table, {
+            "a group is pooled one row too late": ("- window", "- window - 1"),
+            "a group is pooled one row too early": ("- window", "- window + 1"),
+            "the window is forgotten": ("- window", "- 1"),
             "a group is pooled when its first member is before the window, and the others may come "
-            "later": {"member": 0},
-            "no row reads a group pooled, as in full attention": {"pooled": False}})),
+            "later": ("members[-1]", "members[0]"),
+            "no row reads a group pooled, as in full attention": ("row - window", "0 * row - 1")})),
         equals("every earlier token is read exactly once, and no later one", in_parts(table),
-               divisions, "who reads which token raw", part=1, points=2, wrong=mistakes(table, {
-            "each row reads the token after it": {"future": 1},
-            "no column is masked": {"future": 99},
-            "the members of a pooled group are read raw too": {"twice": True},
-            "the members of a group are never read raw": {"raw": False},
+               divisions, "who reads which token raw", part=1, points=2, wrong=slips(table, {
+            "each row reads the token after it": ("row <= row[", "row - 1 <= row["),
+            "no column is masked": ("row <= row[", "row - 99 <= row["),
+            "the members of a pooled group are read raw too":
+                ("~shown[:, number, None]", "True"),
+            "the members of a group are never read raw": ("~shown[:, number, None]", "False"),
             "the members of a group are not read between its last member and the end of the window":
-                {"unread": True}}))), drive=in_parts),
+                ("~shown[:, number, None]", "row[:, None] < members[-1]")}))), drive=in_parts),
     CourseTask("a6.5", "first_leak", "Where does it leak?", 45, 4, 5, (
         equals("leaks through values, keys and signs have their place", right_place,
                partial(leaky, kinds=DIRECT), "the place", points=2, wrong=mistakes(first_leak, {

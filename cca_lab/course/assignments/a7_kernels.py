@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand
-from cca_lab.course.exercise import equals, examples, in_bounds, mistakes
+from cca_lab.course.exercise import equals, examples, in_bounds, slips
 from cca_lab.course.tasks import Assignment, CourseTask, Draw, Property
 
 INF = math.inf
@@ -31,27 +31,16 @@ def power_of_two(size: int) -> int:
 
 # a7.2: softmax of rows
 def softmax_rows(memory: Tensor, offset: int, strides: tuple[int, int], lengths: Tensor,
-                 columns: int, out: Tensor, *, hidden: float = -INF, cleared: bool = False,
-                 highest: bool = True, safe: bool = True, tail: bool = False, begin: bool = True,
-                 order: str = "strides", ragged: bool = True) -> Tensor:
-    """Return out with the softmax of each row's visible scores in its first columns.
-
-    The keywords are mistakes: columns of the tile that a row does not see count as scores of 0, no
-    maximum is subtracted, what happens to an empty row, the whole tile is stored, the offset, the
-    strides or the lengths are not used.
-    """
-    width = power_of_two(columns)
-    row, column = torch.arange(len(lengths))[:, None], torch.arange(width)
-    by_row, by_column = {"strides": strides, "turned": strides[::-1], "plain": (columns, 1)}[order]
-    place = offset * begin + row * by_row + column * by_column
-    seen = column < (lengths[:, None] if ragged else columns)
-    scores = memory[place.clamp(max=len(memory) - 1)].double().masked_fill(~seen, hidden)
-    top = scores.amax(-1, keepdim=True) if highest else torch.zeros(1)
-    weights = (scores - (top.clamp(min=-1e9) if safe else top)).exp()
-    total = weights.sum(-1, keepdim=True)
-    weights = (weights / (total.where(seen.any(-1, keepdim=True), 1.0) if safe else total))
-    got, stored = out.double(), width if tail else columns
-    got[:, :stored] = weights.where(seen | (not cleared), 0.0)[:, :stored]
+                 columns: int, out: Tensor) -> Tensor:
+    """Return out with the softmax of each row's visible scores in its first columns."""
+    row, column = torch.arange(len(lengths))[:, None], torch.arange(power_of_two(columns))
+    place = offset + row * strides[0] + column * strides[1]
+    seen = column < lengths[:, None]
+    scores = memory[place.clamp(max=len(memory) - 1)].double().masked_fill(~seen, -INF)
+    powers = (scores - scores.amax(-1, keepdim=True).clamp(min=-1e9)).exp()
+    weights = powers / powers.sum(-1, keepdim=True).where(seen.any(-1, keepdim=True), 1.0)
+    got = out.double()
+    got[:, :columns] = weights[:, :columns]
     return got
 
 
@@ -72,43 +61,31 @@ def rows_of(draw: Draw, rows: int, columns: int, scores_near: int = 0, offset: i
 
 # a7.3: attention over several intervals
 def attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, out: Tensor, scale: float,
-              cap: float | None, rows: int, columns: int, *, scaled: bool = True,
-              spans: slice = slice(None), cyclic: bool = False, soft: str = "after",
-              running: bool = True, old_sum: bool = True, old_out: bool = True, safe: bool = True,
-              divided: bool = True, behind: bool = False, needed: bool = True) -> Tensor:
-    """Return out with attention over intervals in its first L rows, as a right kernel computes it.
-
-    The keywords are mistakes: scale, intervals, key heads and cap; the online softmax; empty rows,
-    rows behind the last one, and columns that no row of a block reads.
-    """
+              cap: float | None, rows: int, columns: int) -> Tensor:
+    """Return out with attention over intervals in its first L rows, as a right kernel does."""
     got, length = out.clone(), q.shape[1]
-    head = torch.arange(len(q))
-    keys, values = (x[head % len(k) if cyclic else head // (len(q) // len(k))]
-                    for x in (k, v))
+    head = torch.arange(len(q)) // (len(q) // len(k))
+    keys, values = k[head], v[head]
     for first in range(0, length, rows):
-        mine, bounds = q[:, first : first + rows], table[first : first + rows, spans]
-        top = torch.full((*mine.shape[:2], 1), -INF if running else 0.0)
+        mine, bounds = q[:, first : first + rows], table[first : first + rows]
+        top = torch.full((*mine.shape[:2], 1), -INF)
         total, sums = torch.zeros_like(top), torch.zeros_like(mine)
         for starts, ends in bounds.permute(1, 2, 0)[..., None]:
             for left in range(int(starts.min()), int(ends.max()), columns):
                 tile = torch.arange(left, min(left + columns, k.shape[1]))
                 seen = (tile >= starts) & (tile < ends)
-                load = (seen.any(0) | (not needed))[:, None]
-                scores = (scale if scaled else 1) * mine @ keys[:, tile].where(load, 0.0).mT
-                if cap is not None and soft != "none":
-                    within = cap * (scale if soft == "before" else 1)
-                    scores = within * (scores / within).tanh()
+                load = seen.any(0)[:, None]
+                scores = scale * mine @ keys[:, tile].where(load, 0.0).mT
+                if cap is not None:
+                    scores = cap * (scores / cap).tanh()
                 scores = scores.masked_fill(~seen, -INF)
-                new = torch.maximum(top, scores.amax(-1, keepdim=True)) if running else top
-                still = new.masked_fill(new == -INF, 0.0) if safe else new
+                new = torch.maximum(top, scores.amax(-1, keepdim=True))
+                still = new.masked_fill(new == -INF, 0.0)
                 factor, powers = (top - still).exp(), (scores - still).exp()
-                total = (factor if old_sum else 1) * total + powers.sum(-1, keepdim=True)
-                sums = (factor if old_out else 1) * sums + powers @ values[:, tile].where(load, 0.0)
+                total = factor * total + powers.sum(-1, keepdim=True)
+                sums = factor * sums + powers @ values[:, tile].where(load, 0.0)
                 top = new
-        total = total.where(total > 0, 1.0) if divided else total
-        got[:, first : first + mine.shape[1]] = sums / total
-    if behind:
-        got[:, length : -(-length // rows) * rows] = 0.0
+        got[:, first : first + mine.shape[1]] = sums / total.where(total > 0, 1.0)
     return got
 
 
@@ -143,15 +120,14 @@ def over(draw: Draw, length: int, intervals: int, block_rows: int, block_columns
 
 
 # a7.4: tiles
-def tiles(length: int, group: int, window: int, block_rows: int, block_columns: int, *,
-          first_row: bool = True, cores: int = 1, up: bool = True) -> int:
-    """Return how many tiles all blocks of rows of CCA-Attention read; the keywords are mistakes."""
+def tiles(length: int, group: int, window: int, block_rows: int, block_columns: int) -> int:
+    """Return how many tiles all blocks of rows of CCA-Attention read."""
     count = 0
     for first in range(0, length, block_rows):
         last = min(first + block_rows, length) - 1
-        start = group * max(0, ((first if first_row else last) + 1 - window) // group)
-        for span in (cores * max(0, (last + 1 - window) // group), last + 1 - start):
-            count += -(-span // block_columns) if up else span // block_columns
+        start = group * max(0, (first + 1 - window) // group)
+        for span in (max(0, (last + 1 - window) // group), last + 1 - start):
+            count += -(-span // block_columns)
     return count
 
 
@@ -181,70 +157,84 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
         equals("the softmax of the visible columns, and nothing behind it", softmax_rows, examples(
             rows_of, (1, 4), (2, 3), (3, 5), (4, 17), larger=((2, 5), (3, 40))), "out", points=3,
             why="memory holds NaN wherever no visible score stands: is the load masked?",
-            wrong=mistakes(softmax_rows, {
-            "columns that the row does not see count as scores of 0": {"hidden": 0.0},
+            wrong=slips(softmax_rows, {
+            "columns that the row does not see count as scores of 0": ("-INF", "0.0"),
             "columns that the row does not see count as scores of 0 in the denominator":
-                {"hidden": 0.0, "cleared": True},
-            "the whole tile is stored, also behind the last column": {"tail": True},
-            "all columns are loaded, those too that the row does not see": {"ragged": False}})),
+                ("-INF", "0.0", "= weights[", "= weights.where(seen, 0.0)["),
+            "the whole tile is stored, also behind the last column":
+                ("got[:, :columns] = weights[:, :columns]", "got[:, : len(column)] = weights"),
+            "all columns are loaded, those too that the row does not see":
+                ("lengths[:, None]", "torch.full_like(lengths, columns)[:, None]")})),
         equals("any offset and strides", softmax_rows, examples(
             rows_of, (2, 3, 0, 1, 1, 2), (3, 5, 0, 2, 1, 3), (3, 4, 0, 0, 9, 2), (2, 5, 0, 7, 0, 1),
             (5, 3, 0, 5, 8, 1), larger=((2, 5), (3, 9), [0], (1, 9), (0, 30), (2, 4))), "out",
             why="memory holds NaN wherever no visible score stands: are offset and both strides "
-                "used?", wrong=mistakes(softmax_rows, {
-            "the offset is forgotten": {"begin": False},
-            "both strides are exchanged; the first is that of the rows": {"order": "turned"},
+                "used?", wrong=slips(softmax_rows, {
+            "the offset is forgotten": ("= offset + row", "= row"),
+            "both strides are exchanged; the first is that of the rows":
+                ("place = offset", "strides = strides[::-1]; place = offset"),
             "the strides are not used: the rows stand one behind the other":
-                {"order": "plain"}})),
+                ("strides[0]", "columns", "* strides[1]", "")})),
         equals("scores of 10000, and rows that see nothing", softmax_rows, examples(
             rows_of, (2, 3, 1), (3, 6, 10000), (3, 7, -10000), (4, 12, 9000),
-            larger=((2, 5), (3, 30), [-10000, 9000, 10000])), "out", wrong=mistakes(softmax_rows, {
-            "no maximum is subtracted before exp": {"highest": False},
+            larger=((2, 5), (3, 30), [-10000, 9000, 10000])), "out", wrong=slips(softmax_rows, {
+            "no maximum is subtracted before exp":
+                ("- scores.amax(-1, keepdim=True).clamp(min=-1e9)", ""),
             "a row of length 0 has the maximum -inf, and -inf - (-inf) is NaN":
-                {"safe": False}}))), drive=in_bounds),
+                (".clamp(min=-1e9)", "", ".where(seen.any(-1, keepdim=True), 1.0)", "")}))),
+               drive=in_bounds),
     CourseTask("a7.3", "attention", "Attention over several intervals", 75, 5, 5, (
         equals("several intervals, some empty", attention, examples(
             partial(over, empty=True), (2, 2, 2, 2), (5, 2, 4, 4), (6, 3, 4, 2), (13, 4, 8, 4),
-            larger=((4, 14), (3, 4), [2, 4, 8], [2, 4])), "out", points=4, wrong=mistakes(
+            larger=((4, 14), (3, 4), [2, 4, 8], [2, 4])), "out", points=4, wrong=slips(
             attention, {
-            "the scale is lost": {"scaled": False},
-            "only the first interval is read": {"spans": slice(1)},
-            "the last interval is forgotten": {"spans": slice(-1)},
+            "the scale is lost": ("scale * mine", "mine"),
+            "only the first interval is read": ("+ rows]\n", "+ rows, :1]\n"),
+            "the last interval is forgotten": ("+ rows]\n", "+ rows, :-1]\n"),
             "the old terms are not corrected when the maximum grows":
-                {"old_sum": False, "old_out": False},
-            "the old sum is not corrected when the maximum grows": {"old_sum": False},
-            "the old weighted sum is not corrected when the maximum grows": {"old_out": False},
+                ("factor * total", "total", "factor * sums", "sums"),
+            "the old sum is not corrected when the maximum grows": ("factor * total", "total"),
+            "the old weighted sum is not corrected when the maximum grows":
+                ("factor * sums", "sums"),
             "a row that has seen nothing yet has the maximum -inf, and -inf - (-inf) is NaN":
-                {"safe": False},
-            "a row that reads nothing at all is 0/0; it gets zeros": {"divided": False},
-            "rows behind the last one are stored: mask=rows < L": {"behind": True}})),
+                (".masked_fill(new == -INF, 0.0)", ""),
+            "a row that reads nothing at all is 0/0; it gets zeros":
+                (".where(total > 0, 1.0)", ""),
+            "rows behind the last one are stored: mask=rows < L":
+                ("return got", "got[:, length : -(-length // rows) * rows] = 0.0; return got")})),
         equals("shared key heads and a soft cap", attention, examples(
             over, (5, 2, 4, 8, 2, 2, 5.0), (5, 2, 4, 8, 4, 2, 1.5), (7, 2, 8, 4, 4, 2, 0.7),
-            (6, 2, 4, 8, 3, 1, 20.0)), "out", points=3, wrong=mistakes(attention, {
-            "query head h reads key head h % Hk, not h // (H // Hk)": {"cyclic": True},
-            "the soft cap is lost": {"soft": "none"},
-            "the soft cap comes before the scale; it comes after it": {"soft": "before"}})),
+            (6, 2, 4, 8, 3, 1, 20.0)), "out", points=3, wrong=slips(attention, {
+            "query head h reads key head h % Hk, not h // (H // Hk)":
+                ("// (len(q) // len(k))", "% len(k)"),
+            "the soft cap is lost": ("if cap is not None", "if False"),
+            "the soft cap comes before the scale; it comes after it":
+                ("cap * (scores / cap)", "scale * cap * (scores / scale / cap)")})),
         equals("scores near 10000 do no harm", attention, examples(
             over, *((length, 2, 4, 4, 1, 1, None, near)
                     for length, near in ((3, 200), (9, 10000), (9, -10000)))), "out",
-            tolerance=1e-2, wrong=mistakes(attention, {  # 10000 in single precision is +- 0.001
-            "no running maximum is subtracted": {"running": False}})),
+            tolerance=1e-2, wrong=slips(attention, {  # 10000 in single precision is +- 0.001
+            "no running maximum is subtracted": (
+                "[:2], 1), -INF)", "[:2], 1), 0.0)",
+                "torch.maximum(top, scores.amax(-1, keepdim=True))", "top")})),
         equals("what no row reads is not loaded", attention, examples(
             partial(over, empty=True, nan=True), (3, 3, 4, 4), (9, 3, 4, 8), (20, 3, 8, 8),
             larger=((6, 23), (2, 3), [4, 8], [4, 8])), "out", points=2, hidden=True,
             why="was a column of a tile loaded that no row reads? 0 times NaN is NaN",
-            wrong=mistakes(attention, {
-            "all columns of a tile are loaded, and 0 times NaN is NaN": {"needed": False}}))),
+            wrong=slips(attention, {
+            "all columns of a tile are loaded, and 0 times NaN is NaN":
+                ("seen.any(0)", "(tile >= 0)")}))),
                drive=in_bounds),
     CourseTask("a7.4", "tiles_read", "How many tiles", 25, 3, 3, (
         replace(equals("equal to counting", by_counting, examples(
             SIZES, (1, 1, 1, 4, 4), (4, 2, 2, 4, 4), (10, 3, 2, 4, 4), (40, 4, 6, 8, 4),
             (64, 3, 5, 16, 8), (61, 16, 7, 1, 2), larger=(
                 (20, 90), (2, 9), (1, 12), [2, 4, 8, 16], [1, 2, 4, 8])), "tiles",
-            points=2, wrong=mistakes(tiles, {
-            "only the last row of a block counts": {"first_row": False},
-            "the cores are forgotten": {"cores": 0},
-            "the last tile is not counted where it is partly used": {"up": False}}) | {
+            points=2, wrong=slips(tiles, {
+            "only the last row of a block counts": ("(first + 1", "(last + 1"),
+            "the cores are forgotten": ("in (max(0, (last + 1 - window) // group),", "in (0,"),
+            "the last tile is not counted where it is partly used":
+                ("-(-span // block_columns)", "span // block_columns")}) | {
             "every row is a block of its own": lambda length, group, window, rows, columns:
                 tiles(length, group, window, 1 if length < 10**6 else rows, columns),
             "all columns up to the block's last row are read":

@@ -19,9 +19,9 @@ from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.row import attend_row
-from cca_lab.mechanisms.caching import ragged
+from cca_lab.mechanisms.caching import segmented
 from cca_lab.mechanisms.caching import state as caching
-from cca_lab.mechanisms.caching.ragged import aligned, hiding
+from cca_lab.mechanisms.caching.segmented import aligned, hiding
 from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
@@ -34,7 +34,7 @@ def joined(states: Sequence[CCAState]) -> list[State]:
     first = states[0]
     width = first.window + first.group - 1
     places = width + first.sinks + max(state.core_key.shape[2] for state in states) + ROOM
-    few = len(states) * first.raw_key[:, :, :1].numel() * places < ragged.TIMES_FEW * caching.FEW
+    few = len(states) * first.raw_key[:, :, :1].numel() * places < segmented.TIMES_FEW * caching.FEW
     fits = first.backend == "auto" and not first.per_query_head and first.raw_key.is_cpu
     if not (few and fits and all(state.seen > first.sinks for state in states)):
         return list(states)

@@ -5,35 +5,22 @@ tokens. With choose="blocks" tokens are divided after every B tokens, by the blo
 keys; with choose="prompt" once after the prompt, and then after every m' generated tokens.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.attention.rotary import Rotation, copied
-from cca_lab.attention.row import attend_row
-from cca_lab.mechanisms.caching import ragged
+from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
-from cca_lab.mechanisms.caching.state import (
-    NO_TOKENS,
-    Copies,
-    Draw,
-    GrowingBuffers,
-    State,
-    Stored,
-    none_of,
-)
-from cca_lab.mechanisms.columns import behind
+from cca_lab.mechanisms.caching.segmented import Segmented
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of
 from cca_lab.mechanisms.dga import DGA, cache_tokens, highest, importance, kept_columns
-from cca_lab.mechanisms.indices import decode_focal, decode_span, fill
+from cca_lab.mechanisms.indices import decode_focal, decode_span
 from cca_lab.settings import check_integers
 
 
-class DGAState(Stored):
-    """Divided and raw tokens of one layer, for rows of equal length, see `ragged.Row`.
+class DGAState(Segmented):
+    """Divided and raw tokens of one layer, for rows of equal length.
 
     Attributes:
         seen: tokens read so far.
@@ -49,10 +36,9 @@ class DGAState(Stored):
     remembers = True
 
     def __init__(self, mechanism: DGA) -> None:
-        self.mechanism, self.backend, self.seen = mechanism, mechanism.backend, 0
+        super().__init__(mechanism)
         self.size = mechanism.block if mechanism.choose == "blocks" else decode_span(
             mechanism.group)
-        self.buffers: Copies = GrowingBuffers()
 
     def _forget_raw(self) -> None:
         self.raw_key, self.raw_value, self.raw_query = map(
@@ -64,69 +50,33 @@ class DGAState(Stored):
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
         if self.seen == 0:
-            self.kept_key = self.raw_key = none_of(key)
-            self.kept_value = self.raw_value = none_of(value)
             self.raw_query = none_of(query)
             if self.mechanism.choose == "prompt":
                 return self._read_prompt(query, key, value, scale, rotation)
-        outputs, length = [], key.shape[2]
-        start = 0
-        while start < length:
-            taken, full = fill(self.raw_key.shape[2], length - start, self.size)
-            now = slice(start, start + taken)
-            q, k, v, tables = query, key, value, rotation
-            if taken < length:
-                q, k, v = (x[:, :, now] for x in (query, key, value))
-                tables = rotation and copied(rotation, now)
-            outputs.append(self._read(q, k, v, scale, tables))
-            if full:
-                self.close(query[:, :, now.stop - 1 : now.stop], scale)
-            start = now.stop
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
+        return super().step(query, key, value, scale=scale, rotation=rotation)
 
     def _read_prompt(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
                      rotation: Rotation | None) -> Tensor:
         """Attend as the mechanism does to a whole text, and store its focal tokens and groups."""
+        self.begin(key, value)
         focal = self.mechanism.select(query, key, scale=scale)
         self.seen = key.shape[2]
         self._keep(query, key, value, focal, self.mechanism, scale, rotation)
         return self.mechanism.attention(query, key, value, scale=scale, rotation=rotation,
                                         selection=focal)
 
-    def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
-              rotation: Rotation | None) -> Tensor:
-        """Attend to focal tokens, groups and raw tokens, in one softmax."""
-        self.store(query, key, value, scale, rotation)
-        kept = self.kept_key.shape[2]
-        if kept and query.shape[2] == 1:
-            return attend_row(query, [self.kept_key, self.raw_key],
-                              [self.kept_value, self.raw_value], scale=scale, backend=self.backend)
-        visible = causal_intervals(query.shape[2], kept + self.raw_key.shape[2])
-        return interval_attention(query, behind(self.kept_key, self.raw_key),
-                                  behind(self.kept_value, self.raw_value), visible, scale=scale,
-                                  backend=self.backend)
-
-    def room(self) -> int:
-        """Return the number of tokens after which the raw tokens are divided."""
-        return self.size - self.raw_key.shape[2]
-
     def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
               rotation: Rotation | None) -> None:
         """Store raw tokens."""
-        self.seen += key.shape[2]
-        self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
-        self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
+        super().store(query, key, value, scale, rotation)
         if self.mechanism.choose == "blocks":
             self.raw_query = self.buffers.append("raw_query", self.raw_query, query)
         if rotation is not None:
             self.remember(rotation)
 
-    def join(self, states: Sequence[Any]) -> list[State]:
-        """Return one state for rows of different length, see `ragged`."""
-        return ragged.joined(states)
-
     def close(self, last_query: Tensor, scale: float) -> None:
         """Divide the raw tokens into focal tokens and groups."""
+        super().close(last_query, scale)
         if self.mechanism.choose == "blocks":
             queries, one_block = self.raw_query, replace(self.mechanism, choose="prompt")
             focal = one_block.select(queries, self.raw_key, scale=scale)
@@ -134,11 +84,9 @@ class DGAState(Stored):
             queries, one_block = last_query.expand(-1, -1, self.raw_key.shape[2],
                                                    -1), self.mechanism
             last_row = torch.tensor([queries.shape[2] - 1], device="cpu")
-            heads = 1 if self.mechanism.shared else self.raw_key.shape[1]
-            scores = importance(queries, self.raw_key, rows=last_row,
-                                scale=scale).unflatten(1, (heads, -1)).mean(2)
-            focal = highest(scores, decode_focal(self.mechanism.group)).expand(
-                -1, self.raw_key.shape[1], -1)
+            scores = importance(queries, self.raw_key, rows=last_row, scale=scale).unflatten(
+                1, (self.raw_key.shape[1], -1)).mean(2)
+            focal = highest(scores, decode_focal(self.mechanism.group))
         self._keep(queries, self.raw_key, self.raw_value, focal, one_block, scale, self.rotation)
         self._forget_raw()
 

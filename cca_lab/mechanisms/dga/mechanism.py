@@ -116,7 +116,6 @@ class DGA(FocalRule, Mechanism):
         recent, random: how many of the last rows, and how many of the others at random, Eq. 17
             samples; all rows (Eq. 16) if both are 0. The paper gives no numbers.
         seed: the seed of the random rows, which are the same for all heads.
-        shared: make one choice for all heads of a layer instead of one for each KV head.
         backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
 
@@ -147,9 +146,8 @@ class DGA(FocalRule, Mechanism):
                 # the query heads of this KV head
                 heads_kv = slice(kv * queries_per_key, (kv + 1) * queries_per_key)
                 if selection is None:                                        # lines 1 and 2
-                    scoring = slice(None) if self.shared else heads_kv
-                    focal = focal_loops(q[b, scoring],
-                                        expand_heads(k, heads)[b, scoring], self, scale)
+                    focal = focal_loops(q[b, heads_kv],
+                                        expand_heads(k, heads)[b, heads_kv], self, scale)
                 else:
                     focal = selection[b, kv].nonzero().flatten().tolist()
                 # line 3, tokens in place

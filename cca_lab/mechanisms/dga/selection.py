@@ -36,7 +36,6 @@ class FocalRule:
     recent: int = 0
     random: int = 0
     seed: int = 0
-    shared: bool = False
 
     def __post_init__(self) -> None:
         check_flags(self)
@@ -114,8 +113,8 @@ def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None)
         choose="blocks", False in the last row's block, which is not divided.
 
     Differs from the paper, which does not discuss heads: scores are averaged over the query heads
-    of a KV head, or over all heads with `shared`. Leftover tokens become focal by score ("we will
-    include more tokens", Section 5.1, does not say which).
+    of a KV head. Leftover tokens become focal by score ("we will include more tokens", Section 5.1,
+    does not say which).
     """
     batch, kv_heads, length, _ = k.shape
     count, span = rule.spans(length)
@@ -124,9 +123,8 @@ def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None)
     q, k = (x[:, :, :count * span].unflatten(2, (count, span)).transpose(1, 2).flatten(0, 1)
             for x in (q, k))
     scores = importance(q, k, rows=rule.rows(span), scale=scale)  # (B * count, H, span)
-    # (B * count, 1 or Hk, span)
-    scores = scores.unflatten(1, (1 if rule.shared else kv_heads, -1)).mean(2)
-    focal = highest(scores, rule.focal_count(span)).expand(-1, kv_heads, -1)
+    scores = scores.unflatten(1, (kv_heads, -1)).mean(2)  # (B * count, Hk, span)
+    focal = highest(scores, rule.focal_count(span))
     focal = focal.unflatten(0, (batch, count)).transpose(1, 2).flatten(2)  # (B, Hk, count * span)
     return torch.nn.functional.pad(focal, (0, length - count * span))
 

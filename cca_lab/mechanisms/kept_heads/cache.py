@@ -8,20 +8,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
-from cca_lab.attention.row import attend_row
-from cca_lab.mechanisms.base import Mechanism
-from cca_lab.mechanisms.caching import ragged
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
-from cca_lab.mechanisms.caching.state import (
-    Copies,
-    Draw,
-    GrowingBuffers,
-    State,
-    Stored,
-    none_of,
-)
+from cca_lab.mechanisms.caching.segmented import Segmented
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, State, Stored
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
 from cca_lab.mechanisms.dga.cache import DGACache
 from cca_lab.mechanisms.full import Full
@@ -34,45 +24,10 @@ OTHER_CACHES: dict[str, type[MechanismCache[Any]]] = {cache.mechanism.name: cach
     RandomTokensCache)}
 
 
-class FullState(Stored):
-    """All tokens of some heads of a layer, (B, Hk, t, D), see `ragged.Row`."""
+class FullState(Segmented):
+    """All tokens of some heads of a layer, (B, Hk, t, D): a segment that never closes."""
 
-    columns = ("key",), ("value",)
-    remembers = False
-
-    key: Tensor  # key and value exist once a token has been read
-    value: Tensor
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self.backend, self.seen = mechanism.backend, 0
-        self.buffers: Copies = GrowingBuffers()
-
-    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-             rotation: Rotation | None) -> Tensor:
-        """Process T new tokens, see `State.step`."""
-        if self.seen == 0:
-            self.key, self.value = none_of(key), none_of(value)
-        self.store(query, key, value, scale, rotation)
-        if key.shape[2] == 1:
-            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
-        return interval_attention(query, self.key, self.value,
-                                  causal_intervals(key.shape[2], self.seen), scale=scale,
-                                  backend=self.backend)
-
-    def room(self) -> int:
-        """Return that nothing is closed."""
-        return ragged.NEVER
-
-    def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
-              rotation: Rotation | None) -> None:
-        """Store tokens."""
-        self.key = self.buffers.append("key", self.key, key)
-        self.value = self.buffers.append("value", self.value, value)
-        self.seen += key.shape[2]
-
-    def join(self, states: Sequence[Any]) -> list[State]:
-        """Return one state for rows of different length, see `ragged`."""
-        return ragged.joined(states)
+    key = value = NO_TOKENS
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens."""

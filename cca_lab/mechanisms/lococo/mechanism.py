@@ -85,13 +85,11 @@ class LoCoCo(Settings, Mechanism):
 
     Attributes:
         slots: M, the size of the memory.
-        segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64,
-            64, 1] for a prompt of 128 tokens and a decoder in which each token is a segment.
+        segment: B, tokens in a segment.
         weights: how a row of the convolution's output is normalised, "softmax" or "relu" (Eq. 7).
         sinks: slots that keep the first tokens (Table 6, with StreamingLLM).
         heavy: slots that keep the columns with the most attention (Table 6, with H2O).
         scores: attention accumulated in the "last" segment only, or the "sum" over all.
-        borders: where segments begin in a cache, see `LoCoCoCache`.
         kernel: the width of the convolution, an odd number.
         backend: how attention is computed, as in `interval_attention`; the result is the same.
     """
@@ -170,20 +168,12 @@ class LoCoCo(Settings, Mechanism):
         return Compressor(head_dim, mixed, kernel=self.kernel) if mixed else None
 
     def cache_entries(self, length: int) -> int:
-        """Return the slots and raw tokens, see `indices`; ValueError if it depends on the calls."""
-        return lococo_entries(length, slots=self.slots, segment=self.one_segment())
+        """Return the slots and raw tokens, see `indices`."""
+        return lococo_entries(length, slots=self.slots, segment=self.segment)
 
     def peak_entries(self, length: int) -> int:
-        """Return the most columns before a compression; ValueError as `cache_entries`."""
-        return min(length, lococo_peak(slots=self.slots, segment=self.one_segment()))
-
-    def one_segment(self) -> int:
-        """Return B; ValueError if segments have several sizes, or begin where calls do."""
-        if self.borders == "calls" or not isinstance(self.segment, int):
-            raise ValueError(
-                f"borders, segment: got {self.borders!r}, {self.segment}, wanted 'text' and one "
-                "number; else the size depends on the calls: measure it with nbytes()")
-        return self.segment
+        """Return the most columns before a compression."""
+        return min(length, lococo_peak(slots=self.slots, segment=self.segment))
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self:

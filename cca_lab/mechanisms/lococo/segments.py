@@ -16,14 +16,11 @@ from cca_lab.mechanisms.indices import (
     has_passed,
     memory_columns,
     segment_end,
-    segment_size,
     segment_step,
 )
 from cca_lab.settings import check_flags, check_integers
 
-CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "borders": ("text", "calls")}
-
-Sizes = int | list[int] | tuple[int, ...]  # of the segments: one for all, or a list
+CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,25 +28,16 @@ class Settings:
     """The options of LoCoCo, see `LoCoCo`."""
 
     slots: int = 64
-    segment: Sizes = 64
+    segment: int = 64
     weights: str = "softmax"
     sinks: int = 0
     heavy: int = 0
     scores: str = "last"
-    borders: str = "text"
     kernel: int = 21
 
     def __post_init__(self) -> None:
         check_flags(self)
-        sizes = sizes_of(self.segment)
-        if not sizes:
-            raise ValueError(f"segment: got {self.segment!r}, wanted a number of tokens, or a list "
-                             "of them of which the last repeats")
-        for size in sizes:
-            check_integers(1, segment=size)
-        # a cache takes one size, not a list; and the caller's list may be changed later
-        object.__setattr__(self, "segment", sizes[0] if len(sizes) == 1 else tuple(sizes))
-        check_integers(1, slots=self.slots, kernel=self.kernel)
+        check_integers(1, slots=self.slots, segment=self.segment, kernel=self.kernel)
         check_integers(0, sinks=self.sinks, heavy=self.heavy)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:
@@ -82,26 +70,14 @@ class Compression(NamedTuple):
     border: int
 
 
-def sizes_of(segment: Sizes) -> list[int]:
-    """Return the sizes of the segments as a list, of which the last repeats."""
-    return list(segment) if isinstance(segment, list | tuple) else [segment]
-
-
-def segments(length: int, segment: Sizes) -> list[tuple[int, int]]:
-    """Cut tokens into segments [start, stop) of the given sizes, the last one repeated."""
-    sizes = sizes_of(segment)
-    cuts: list[tuple[int, int]] = []
-    start = 0
-    while start < length:
-        stop = segment_end(start, length, segment_size(len(cuts), sizes))
-        cuts.append((start, stop))
-        start = stop
-    return cuts
+def segments(length: int, segment: int) -> list[tuple[int, int]]:
+    """Cut tokens into segments [start, stop) of B tokens, the last one of at most so many."""
+    return [(start, segment_end(start, length, segment)) for start in range(0, length, segment)]
 
 
 def is_uncompressed(length: int, settings: Settings) -> bool:
     """Return whether no segment of L tokens begins with more than M columns."""
-    return length <= first_compression(settings.slots, sizes_of(settings.segment))
+    return length <= first_compression(settings.slots, settings.segment)
 
 
 def compressions(length: int, settings: Settings) -> list[Compression]:

@@ -6,7 +6,7 @@ most 8: a single small cache would stay in the processor's. The full cache is wr
 read by SDPA; "full, copied" makes a longer tensor, as transformers' DynamicCache. A round is 18
 tokens, and the next goes on from there: CCA closes one or two groups in a round, DGA makes one.
 LoCoCo's compression, once per segment of 512, falls into long runs only: its cache is as after one,
-at its smallest. A length that would exceed the command's time is left out and reported.
+at its smallest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -41,8 +40,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 FULL, COPIED = "full", "full, copied"
 TOKENS = 18  # per round: DGA with groups of 16 makes one group in 18 tokens
 LAYERS, SPREAD = 8, 2**28  # layers that are read in turn: as many as take so many bytes together
-LIMIT = 300.0  # seconds; approximate time limit of the command
-GROWTH = 2.5  # lengths double, so each takes at most this many times as long as the one before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,23 +59,15 @@ class Decode:
     """JSON file to write."""
 
     def run(self) -> None:
-        """Measure a row per length, shape and cache; print the table and what was left out."""
+        """Measure a row per length, shape and cache; print the table."""
         options = chosen("cache", self.cache, every_cache())
         with result_file(self.out) as result:
             result |= {"machine": machine(), "bench": "decode", "rounds": self.rounds,
                        "tokens": TOKENS, "dtype": "float32",
-                       "content": "random, of the sizes after so many tokens", "options": options,
-                       "left_out": [], "rows": []}
-            start, last = perf_counter(), [0.0] * len(SHAPES)
-            for length, (number, shape) in product(sorted(self.length), enumerate(SHAPES)):
-                begin = perf_counter()
-                if begin - start + GROWTH * last[number] > LIMIT:
-                    result["left_out"].append(f"{length} tokens, {shape['heads']} heads of "
-                                              f"{shape['head_dim']}: no time left")
-                    continue
-                result["rows"] += measure(tuple(options), length, shape, self.rounds)
-                last[number] = perf_counter() - begin
-        print(table(result), *(f"left out: {text}" for text in result["left_out"]), sep="\n")
+                       "content": "random, of the sizes after so many tokens", "options": options}
+            result["rows"] = [row for length, shape in product(sorted(self.length), SHAPES)
+                              for row in measure(tuple(options), length, shape, self.rounds)]
+        print(table(result))
 
 
 def table(result: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
-"""Check and time the kernels on one GPU: `cca-lab study gpu`.
+"""Time the kernels on one GPU: `cca-lab study gpu`.
 
-One layer has 32 heads of 128 features as in LLaMA2-7B, in bfloat16. `correctness` compares the
-kernels with float64. The contenders of `speed`, on the same q, k, v, in rounds of rotating order:
+One layer has 32 heads of 128 features as in LLaMA2-7B, in bfloat16. Whether the kernels are
+right is what tests/attention/test_real_sizes.py asks. The contenders of `speed`, on the same q, k,
+v, in rounds of rotating order:
 
     flash           full causal attention, PyTorch's flash backend: the baseline
     sdpa            the same with the backend that PyTorch chooses
@@ -33,7 +34,6 @@ from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.indices import core_count
 from cca_lab.reporting import device, machine, write_figure, write_json
-from cca_lab.studies.benchmarks import gpu_correctness
 from cca_lab.studies.benchmarks.flex import flex_call
 from cca_lab.studies.benchmarks.results import Section, chosen, random_tensors, words
 from cca_lab.studies.benchmarks.timing import (
@@ -71,10 +71,10 @@ class Contender(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench:
-    """Check and time the kernels on a GPU; on an H100, in about ten minutes."""
+    """Time the kernels on a GPU, beside PyTorch's attention."""
 
     section: tuple[str, ...] = ()
-    """Sections to run: correctness, speed, decode, model; all without the option."""
+    """Sections to run: speed, decode, model; all without the option."""
     out: Path | None = None
     """JSON file to write; it is written after each case, as a kernel can end the process."""
     figure: Path | None = None
@@ -169,9 +169,9 @@ def forms_of_cca(q: Tensor, k: Tensor, v: Tensor, group: int, window: int) -> It
         yield Contender("pooling", 0, setting, lambda: (
             partial(pool_groups, group=group, backend="triton"), (q, k, v)))
         if length in FLEX_LENGTHS:
-            columns = core_count(length, *setting) + length
+            cores = core_count(length, *setting)
             yield Contender("CCA, flex", pairs, setting, lambda: (
-                flex_call(table, columns, *setting, device(), compiled=True),
+                flex_call(length, cores, *setting, device(), compiled=True),
                 joined(*sources(q, k, v, *setting))))
 
 
@@ -359,16 +359,6 @@ def by_length(rows: list[dict[str, Any]], keys: tuple[str, str],
         for name in names]
 
 
-def correctness_table(result: Mapping[str, Any]) -> str:
-    """Return the largest errors of every case, in eps of its dtype, and whether it is right."""
-    return card_table(
-        result, ["case", "dtype", "head_dim", "errors in eps", "allowed", "right"],
-        [[row["case"], row["dtype"], str(row["head_dim"]),
-          ", ".join(f"{name} {value:.2f}" for name, value in row["errors_in_eps"].items()),
-          str(row["tolerance_in_eps"]), "yes" if row["right"] else "NO"]
-         for row in rows_of(result, "correctness")])
-
-
 def speed_table(result: Mapping[str, Any]) -> str:
     """Return milliseconds by length, and how many times as long PyTorch's attention takes."""
     rows = rows_of(result, "speed")
@@ -401,8 +391,8 @@ def model_table(result: Mapping[str, Any]) -> str:
 
 
 SECTIONS: dict[str, tuple[Callable[[Section], None], Callable[[Mapping[str, Any]], str]]] = {
-    "correctness": (gpu_correctness.run, correctness_table), "speed": (speed, speed_table),
-    "decode": (decode, decode_table), "model": (model, model_table)}
+    "speed": (speed, speed_table), "decode": (decode, decode_table),
+    "model": (model, model_table)}
 
 
 def draw(result: Mapping[str, Any]) -> Any:

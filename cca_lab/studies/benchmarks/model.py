@@ -6,8 +6,7 @@ a GPT-2 of random weights, or a real one, whose peak memory is measured too. Wha
 is imported late, so that help is quick.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,18 +201,6 @@ def new_gpt2(layers: int, width: int, heads: int, context: int) -> "PreTrainedMo
     return model
 
 
-@contextmanager
-def attending(model: "PreTrainedModel", name: str,
-              options: Mapping[str, Any]) -> Iterator["PreTrainedModel"]:
-    """Swap a mechanism into a model within the context; restore its own attention afterwards."""
-    torch.manual_seed(0)  # for the mechanism's own weights
-    models.swap_attention(model, name, **options)
-    try:
-        yield model
-    finally:
-        models.swap_attention(model, FULL)
-
-
 def new_cache(model: "PreTrainedModel", name: str) -> "Cache":
     """Return an empty cache for the mechanism of a model; for "full", transformers' own."""
     from transformers import DynamicCache
@@ -253,7 +240,8 @@ def measure_writing(model: "PreTrainedModel", names: Sequence[str], prompt: int,
     ids = random_ids(model, prompt + TOKENS)
     texts: dict[str, list[Written]] = {name: [] for name in names}
     for round_, name in rotating(names, rounds):
-        with attending(model, name, options.get(name, {})):
+        torch.manual_seed(0)  # for the mechanism's own weights
+        with models.swapped(model, name, **options.get(name, {})):
             written = write(model, new_cache(model, name), ids[:prompt], ids[prompt:])
         if round_ >= 0:
             texts[name].append(written)
@@ -280,7 +268,8 @@ def measure_training(model: "PreTrainedModel", names: Sequence[str], step: tuple
 
     times: dict[str, list[float]] = {name: [] for name in names}
     for round_, name in rotating(names, rounds):
-        with attending(model.train(), name, options.get(name, {})):
+        torch.manual_seed(0)
+        with models.swapped(model.train(), name, **options.get(name, {})):
             time = seconds(train)
         if round_ >= 0:
             times[name].append(time)

@@ -20,11 +20,12 @@ from cca_lab import models
 from cca_lab.mechanisms.caching.state import Draw
 from cca_lab.options import Count
 from cca_lab.reporting import machine
+from cca_lab.studies.benchmarks.model import new_cache
 from cca_lab.studies.benchmarks.timing import median_and_range, rotating
 from cca_lab.studies.study import markdown, result_file
 
 if TYPE_CHECKING:
-    from transformers import Cache, PreTrainedModel
+    from transformers import PreTrainedModel
 
 FULL = "full"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -212,7 +213,7 @@ def new_llama(**sizes: Any) -> "PreTrainedModel":
 @torch.no_grad()
 def next_token(model: "PreTrainedModel", name: str, length: int) -> float:
     """Return the CPU seconds of a token's forward after `length` tokens of any content."""
-    config, cache = model.config, empty_cache(model, name)
+    config, cache = model.config, new_cache(model, name)
     heads, features = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
     generator = torch.Generator().manual_seed(0)
     for layer in range(config.num_hidden_layers):
@@ -234,16 +235,16 @@ def next_token(model: "PreTrainedModel", name: str, length: int) -> float:
 
 def empty_cache(model: "PreTrainedModel", name: str, static: bool = False) -> "Cache":
     """Return an empty cache for a model's attention."""
-    from transformers import DynamicCache, StaticCache
+    from transformers import StaticCache
 
     from cca_lab.mechanisms import static_cache
     from cca_lab.mechanisms.caches import CACHES
 
-    if static:
-        longest = PROMPT + TOKENS
-        return static_cache.StaticCache(model, longest) if name in CACHES else StaticCache(
-            model.config, longest)
-    return CACHES[name](model) if name in CACHES else DynamicCache()
+    if not static:
+        return new_cache(model, name)
+    longest = PROMPT + TOKENS
+    return static_cache.StaticCache(model, longest) if name in CACHES else StaticCache(
+        model.config, longest)
 
 
 @torch.no_grad()
@@ -281,7 +282,7 @@ def reading(model: "PreTrainedModel", name: str) -> float:
     """Return the CPU seconds of the forward over a long prompt."""
     ids = torch.randint(256, (1, LONG_PROMPT), generator=torch.Generator().manual_seed(0))
     start = time.process_time()
-    model(ids, past_key_values=empty_cache(model, name), use_cache=True, logits_to_keep=1)
+    model(ids, past_key_values=new_cache(model, name), use_cache=True, logits_to_keep=1)
     return time.process_time() - start
 
 

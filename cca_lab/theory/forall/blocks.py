@@ -1,7 +1,6 @@
 """What DGA and LoCoCo read, for all integers: as in `rows`, of `mechanisms.indices`."""
 
 from cca_lab.mechanisms import indices
-from cca_lab.mechanisms.lococo import segments
 from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.rows import names, positive, read_once, within
 from cca_lab.theory.forall.terms import assume, divided_by, function, number, rising
@@ -37,7 +36,7 @@ def lococo_compressions(B, M, n, size):
     assume(n >= 0)
     columns = indices.held_columns(n - 1, B, M) + B if n >= 1 else 0
     full, after = indices.segment_step(columns, size, M)
-    first = number(indices.first_compression(M, segments.sizes_of(B)))
+    first = number(indices.first_compression(M, B))
     held = number(indices.held_columns(n, B, M))
     return {"columns": number(after) == held + size, "at most M": held <= M,
             "when": (n * B >= first).iff(bool(full))}

@@ -77,7 +77,6 @@ class Explorer:
         options: its options; those left out are its defaults, sizes in proportion to the text.
         layer, head: counted from 0.
         query: the token whose row is shown; the last one by default.
-        everywhere: queries and keys are those of the model with this mechanism in every layer.
 
     Raises:
         ValueError: for a mechanism, an option, a layer, a head or a query that is not there.
@@ -85,7 +84,7 @@ class Explorer:
 
     def __init__(self, source: Source, attention: str = "cca",
                  options: dict[str, Any] | None = None, *, layer: int = 0, head: int = 0,
-                 query: int | None = None, everywhere: bool = False) -> None:
+                 query: int | None = None) -> None:
         self.source = source
         self._options: dict[str, dict[str, Any]] = {}  # of each mechanism that was shown
         self._reading: tuple[Any, Reading] | None = None
@@ -94,7 +93,7 @@ class Explorer:
         self._full: dict[int, tuple[Tensor, Tensor]] = {}
         self._widget: Any = None
         self.listeners: list[Callable[[], None]] = []  # called after each change
-        self.layer, self.head, self.everywhere = layer, head, everywhere
+        self.layer, self.head = layer, head
         self.query = len(source.words) - 1
         self.mechanism: Mechanism = mechanism_of("full", {})
         self.change(attention=attention, options=options or {}, query=query)
@@ -102,8 +101,8 @@ class Explorer:
     # ------------------------------------------------------------ changes
 
     def change(self, *, attention: str | None = None, options: dict[str, Any] | None = None,
-               layer: int | None = None, head: int | None = None, query: int | None = None,
-               everywhere: bool | None = None) -> None:
+               layer: int | None = None, head: int | None = None,
+               query: int | None = None) -> None:
         """Change what is shown; after a ValueError everything is as before.
 
         A mechanism begins with the options that it had when it was last shown.
@@ -120,22 +119,20 @@ class Explorer:
                   "query": (query, self.query, len(source.words))}
         new = {what: old if given is None else given for what, (given, old, _) in chosen.items()}
         check_sizes(**{what: (new[what], 0, count - 1) for what, (_, _, count) in chosen.items()})
-        everywhere = self.everywhere if everywhere is None else bool(everywhere)
-        reading = self._read(mechanism, new["layer"], everywhere)
-        self.mechanism, self.everywhere = mechanism, everywhere
-        self._reading = reading
+        self._reading = self._read(mechanism, new["layer"])
+        self.mechanism = mechanism
         self.layer, self.head, self.query = new["layer"], new["head"], new["query"]
         self._options[name] = {option: getattr(mechanism, option)
                                for option in mechanism.option_names()}
         for listener in self.listeners:
             listener()
 
-    def _read(self, mechanism: Mechanism, layer: int, everywhere: bool) -> tuple[Any, Reading]:
+    def _read(self, mechanism: Mechanism, layer: int) -> tuple[Any, Reading]:
         """Return a layer's reading and its key, the present one where nothing differs."""
-        key = (repr(mechanism), layer, everywhere)
+        key = (repr(mechanism), layer)
         if self._reading is not None and self._reading[0] == key:
             return self._reading
-        given = self.source.inputs(layer, mechanism, everywhere)
+        given = self.source.inputs(layer, mechanism)
         # full attention's weights do not depend on the mechanism, only on q and k
         known = self._full.get(layer)
         full = known[1] if known is not None and known[0] is given.q else None
@@ -186,11 +183,11 @@ class Explorer:
     @torch.no_grad()
     def overview(self) -> dict[str, Any]:
         """Return thumbnails and mean distances from full attention of all heads, as JSON values."""
-        key = (repr(self.mechanism), self.everywhere)
+        key = repr(self.mechanism)
         if self._overview is None or self._overview[0] != key:
             small, distances = [], []
             for layer in range(self.source.layers):
-                reading = self._read(self.mechanism, layer, self.everywhere)[1]
+                reading = self._read(self.mechanism, layer)[1]
                 small.append(thumbnails(reading.effective))
                 distances.append(1 - statistics.overlap(reading.effective, reading.full).mean(-1))
             self._overview = key, overview(torch.stack(small), torch.stack(distances))
@@ -201,7 +198,7 @@ class Explorer:
         return {"mechanisms": titles(), "attention": self.mechanism.name,
                 "options": sliders(self.mechanism, len(self.source.words)), "layer": self.layer,
                 "head": self.head, "layers": self.source.layers, "heads": self.source.heads,
-                "everywhere": self.everywhere if self.source.name else None, "error": ""}
+                "error": ""}
 
     # ------------------------------------------------------------ how it is shown
 
@@ -256,15 +253,15 @@ class Explorer:
 
 
 def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: str | None = None,
-            layer: int = 0, head: int = 0, query: int | None = None, everywhere: bool = False,
-            tokenizer: Any = None, **options: Any) -> Explorer:
+            layer: int = 0, head: int = 0, query: int | None = None, tokenizer: Any = None,
+            **options: Any) -> Explorer:
     """Show what the heads of a model read of a text under any mechanism.
 
     Args:
         model: a shipped model's name, a folder, or a model of transformers (with its `tokenizer`).
         text: a text, or token ids (L,).
         attention: the mechanism's name; by default that of a swapped model, else "cca".
-        layer, head, query, everywhere: as in `Explorer`.
+        layer, head, query: as in `Explorer`.
         tokenizer: of a model that is given as an object.
         options: of the mechanism, such as group=8, window=16.
 
@@ -282,8 +279,7 @@ def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: s
     current = attention_of(source.model)
     if attention is None and current.name != "full":
         attention, options = current.name, {**current.options(), **options}
-    return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query,
-                    everywhere=everywhere)
+    return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query)
 
 
 def widgets_run() -> bool:

@@ -17,7 +17,6 @@ from cca_lab import files
 from cca_lab.attention.arguments import check_tensors, scale_of
 from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.caches import CACHES, CacheSizes
-from cca_lab.mechanisms.caching.base import mechanism_named_in
 from cca_lab.models import load_pretrained
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.inputs import check_length, check_token_ids
@@ -28,7 +27,6 @@ from cca_lab.views.explorer.reading import Inputs
 LISTENING = "cca_lab_listening"  # transformers' name of the attention function below
 HEARD, TABLES = "cca_lab_heard", "cca_lab_tables"
 MOST_TOKENS = 1024
-MOST_KEPT = 4  # forward passes that a source remembers
 
 
 class ModelText:
@@ -55,17 +53,14 @@ class ModelText:
                            for token in ids[0].tolist())
         self.sizes = CacheSizes.of(model.config, itemsize=next(model.parameters()).element_size())
         self.layers, self.heads = self.sizes.layers, self.sizes.heads
-        self._kept: dict[str, list[Inputs]] = {}
+        self._heard: tuple[Mechanism, list[Inputs]] | None = None  # and how the model attended
 
-    def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
-        """Return what a layer is given by the model as it attends, or `everywhere` with this."""
-        attending = mechanism if everywhere else attention_of(self.model)
-        key = repr(attending)
-        if key not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[key] = heard(self.model, self.ids, attending)
-        return self._kept[key][layer]._replace(module=trained(self.model, layer, mechanism))
+    def inputs(self, layer: int, mechanism: Mechanism) -> Inputs:
+        """Return what a layer is given by the model as it attends."""
+        attending = attention_of(self.model)
+        if self._heard is None or self._heard[0] != attending:
+            self._heard = attending, heard(self.model, self.ids)
+        return self._heard[1][layer]._replace(module=trained(self.model, layer, mechanism))
 
     def cache_bytes(self, mechanism: Mechanism) -> tuple[int | None, int | None]:
         """Return the bytes of one layer's cache after the text, and of full attention's."""
@@ -76,7 +71,7 @@ class ModelText:
         try:
             cache = CACHES[mechanism.name]
             return cache.bytes_of(mechanism, length, self.sizes) // self.sizes.layers, full
-        except (KeyError, ValueError):  # no cache, or one whose size depends on the calls
+        except KeyError:  # no cache
             return None, full
 
 
@@ -88,9 +83,10 @@ def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Modu
 
 
 @torch.no_grad()
-def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inputs]:
-    """Return what each layer's attention is given, in float64, if all attend with a mechanism."""
+def heard(model: PreTrainedModel, ids: Tensor) -> list[Inputs]:
+    """Return what each layer's attention is given, in float64."""
     given: list[Inputs] = []
+    mechanism = attention_of(model)
     implementation, training = model.config._attn_implementation, model.training
 
     def hook(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -118,11 +114,9 @@ def listening_forward(module: Any, query: Tensor, key: Tensor, value: Tensor, at
     scale, rotation = scale_of(scaling, query.shape[-1]), kwargs[TABLES]
     tables = None if rotation is None else tuple(table.detach().double() for table in rotation)
     given.append(Inputs(query.double(), key.double(), value.double(), scale, tables))
-    same = mechanism_named_in(module.config) == mechanism
-    trained_module = getattr(module, MODULE, None) if same else None
     query, key = query.to(value.dtype), key.to(value.dtype)
     out = mechanism.at_layer(module.layer_idx).attention(
-        query, key, value, scale=scale, rotation=rotation, module=trained_module)
+        query, key, value, scale=scale, rotation=rotation, module=getattr(module, MODULE, None))
     return out.transpose(1, 2), None
 
 

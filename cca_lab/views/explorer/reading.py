@@ -45,8 +45,8 @@ class Source(Protocol):
     layers: int
     heads: int
 
-    def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
-        """Return what a layer is given; `everywhere`: if all layers attend with the mechanism."""
+    def inputs(self, layer: int, mechanism: Mechanism) -> Inputs:
+        """Return what a layer is given, and its trained module of the mechanism, if any."""
         ...
 
     def cache_bytes(self, mechanism: Mechanism) -> tuple[int | None, int | None]:
@@ -87,7 +87,7 @@ class Tensors:
         q, k, v = (x.detach().double() for x in (self.q, self.k, values))
         self._inputs = Inputs(q, k, v, self.scale)
 
-    def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
+    def inputs(self, layer: int, mechanism: Mechanism) -> Inputs:
         """Return the tensors, whatever the mechanism."""
         return self._inputs
 

@@ -46,10 +46,11 @@ def pooling() -> None:
 
 
 def decoding() -> None:
-    """Split and merge, with a last split that is not full; several spans of a cache."""
+    """Split and merge, with a last split that is not full; several spans; pieces with a bias."""
     for keys, splits, heads in ((1, 2, (4, 2)), (70, 5, (6, 3)), (65, 3, (4, 2))):
         test_decode.check_decode(keys, splits, heads=heads, head_dim=20)
     test_decode.check_table(test_decode.TABLES["sinks and a window"])
+    test_decode.check_pieces([(2, 70), (2, 3)], "added")
 
 
 def vertical() -> None:

@@ -33,7 +33,7 @@ def test_blocks_in_chunks_equal_one_forward(sizes):
     cache_checks.check_chunks("gpt2", "dga", sizes, **BLOCKS)
 
 
-@pytest.mark.parametrize("options", [dict(recent=1, random=2, seed=3), dict(shared=True),
+@pytest.mark.parametrize("options", [dict(recent=1, random=2, seed=3),
                                      dict(floor=5),
                                      dict(group=1), dict(gamma=1.0), dict(block=1)], ids=str)
 def test_blocks_with_every_option(options):
@@ -48,7 +48,7 @@ def test_blocks_kill_raw_tokens_that_stay(monkeypatch):
 
 @pytest.mark.parametrize("options", [BLOCKS, {**BLOCKS, "group": 2, "block": 5}, {**BLOCKS,
                                                                                   "block": 40},
-                                     {**BLOCKS, "gamma": 0.6, "shared": True}], ids=str)
+                                     {**BLOCKS, "gamma": 0.6}], ids=str)
 def test_state_with_blocks_equals_the_mechanism(options):
     for seed, sizes in enumerate([[1] * 20, [23], [3, 8, 1, 9], [16, 8, 1]]):
         cache_checks.check_state("dga", options, sizes, rotated=seed != 1, seed=seed)

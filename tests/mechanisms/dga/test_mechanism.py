@@ -124,7 +124,7 @@ def test_the_memory_of_scores_grows_with_the_length_alone(sampled):
 @pytest.mark.parametrize("options", [
     M2, M3, B4, B5, {**M2, "recent": 2}, {**M2, "random": 3, "seed": 2},
     {**B4, "recent": 1, "random": 2},
-    {**M3, "shared": True}, {**M3, "floor": 4}], ids=str)
+    {**M3, "floor": 4}], ids=str)
 def test_select_marks_the_best_of_each_stretch(options):
     q, k, _ = bench.inputs(13, heads=4, kv_heads=2, batch=2)
     rule = FocalRule(**options)
@@ -136,7 +136,7 @@ def test_select_marks_the_best_of_each_stretch(options):
             == rule.focal_count(span)).all() and (span - rule.focal_count(span)) % rule.group == 0
     for b in range(2):
         for kv in range(2):
-            judges = range(4) if rule.shared else range(2 * kv, 2 * kv + 2)
+            judges = range(2 * kv, 2 * kv + 2)
             keys = k.repeat_interleave(2, dim=1)[b, judges]
             assert focal[b, kv].nonzero().flatten().tolist() == focal_loops(q[b, judges], keys,
                                                                             rule, 0.5)

@@ -1,4 +1,4 @@
-"""LoCoCoCache: the forward with the same borders, in the bytes of the closed form; wrong states."""
+"""LoCoCoCache: the forward over the whole text, in the bytes of the closed form; wrong states."""
 
 import copy
 
@@ -17,7 +17,6 @@ from tests.mechanisms.caching.checks import (
     assert_equal,
     check_left_padding,
     check_recomputed,
-    generate,
 )
 from tests.models.tiny import logits, text, tiny
 
@@ -44,31 +43,29 @@ def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
 # ---- exactness
 
 
-def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoState] = LoCoCoState,
+def check_state(sizes: list[int], segment: int, state: type[LoCoCoState] = LoCoCoState,
                 **options) -> None:
-    """A state that reads chunks against the loops over the whole text with the given segments."""
+    """A state that reads chunks against the loops over the whole text."""
     torch.manual_seed(sum(sizes))
     q = torch.randn(2, 4, sum(sizes), 4, dtype=torch.float64)
     k, v = torch.randn(2, 2, 2, sum(sizes), 4, dtype=torch.float64)
     mixed = options["slots"] - options.get("heavy", 0) - options.get("sinks", 0)
     module = Compressor(4, mixed, kernel=3).double() if mixed else None
-    wanted = LoCoCo(segment=segment, **options).loops(q, k, v, scale=0.7, module=module)
-    whole = options["segment"] if "segment" in options else segment if isinstance(
-        segment, int) else segment[0]
-    reading, start = state(LoCoCo(segment=whole, **options), Borrowed(module)), 0
+    mechanism = LoCoCo(segment=segment, **options)
+    wanted = mechanism.loops(q, k, v, scale=0.7, module=module)
+    reading, start = state(mechanism, Borrowed(module)), 0
     for size in sizes:
         part = slice(start, start + size)
-        got = reading.step(q[:, :, part], k[:, :, part], v[:, :, part], scale=0.7)
+        got = reading.step(q[:, :, part], k[:, :, part], v[:, :, part], scale=0.7, rotation=None)
         start += size
         assert_equal(got, wanted[:, :, part].detach(), 1e-12)
-        assert reading.seen == start and len(reading.tensors()) == 2 + reading.mechanism.scored
-        if reading.mechanism.borders == "text":
-            assert reading.key.shape[2] == reading.mechanism.cache_entries(start)
+        assert reading.seen == start and len(reading.tensors()) == 2 + mechanism.scored
+        assert reading.key.shape[2] == mechanism.cache_entries(start)
 
 
 @given(st.data())
 @settings(max_examples=12, deadline=None, derandomize=True)
-def test_borders_of_the_text_agree_for_any_chunks(data):
+def test_any_chunks_agree(data):
     """Prefill and decode in any chunks: the forward over the whole text."""
     heavy, sinks = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1))
     options = dict(slots=heavy + sinks + data.draw(st.integers(1, 3)), heavy=heavy, sinks=sinks,
@@ -77,25 +74,14 @@ def test_borders_of_the_text_agree_for_any_chunks(data):
                 data.draw(st.integers(1, 6)), **options)
 
 
-@pytest.mark.parametrize("options", [{"slots": 3}, {"slots": 4, "heavy": 2, "scores": "sum"}],
-                         ids=str)
-def test_borders_of_the_calls_agree_with_the_same_borders_only(options):
-    """A prompt of 11 in segments of 4, then single tokens: 4, 4, 3, 1, 1, ..."""
-    check_state([11, 1, 1, 1, 1, 1], [4, 4, 3, 1], borders="calls", **options)
-    check_state([6, 7], [4, 2, 4, 3], borders="calls", **options)
-    with pytest.raises(AssertionError, match="max error"):
-        check_state([11, 1, 1, 1, 1, 1], 4, borders="calls", **options)
-
-
 class CompressesBeforeReading(LoCoCoState):
     """Mixes what it has before a segment is closed, so that its rows miss their own segment."""
 
-    def _read(self, query, key, value, scale):
-        output = super()._read(query, key, value, scale)
+    def store(self, query, key, value, scale, rotation):
+        super().store(query, key, value, scale, rotation)
         opened = self.open
         self.close(query, scale)
         self.open = opened
-        return output
 
 
 class ForgetsScores(LoCoCoState):
@@ -103,17 +89,16 @@ class ForgetsScores(LoCoCoState):
 
     def step(self, query, key, value, *, scale, rotation=None):
         self.received = None if self.received is None else torch.zeros_like(self.received)
-        return super().step(query, key, value, scale=scale)
+        return super().step(query, key, value, scale=scale, rotation=rotation)
 
 
 class KeepsViews(LoCoCoState):
     """Reserves room for a whole segment and keeps views of it."""
 
-    def _read(self, query, key, value, scale):
-        output = super()._read(query, key, value, scale)
+    def store(self, query, key, value, scale, rotation):
+        super().store(query, key, value, scale, rotation)
         room = torch.nn.functional.pad(self.key, (0, 0, 0, self.mechanism.segment))
         self.key = room[:, :, : self.key.shape[2]]
-        return output
 
 
 @pytest.mark.parametrize("wrong", [CompressesBeforeReading, ForgetsScores])
@@ -144,21 +129,8 @@ def test_beam_search_equals_recomputation():
                      num_return_sequences=3)
 
 
-@pytest.mark.parametrize("borders", ["text", "calls"])
-def test_left_padded_generation_equals_each_prompt_alone(borders):
-    check_left_padding(swapped("qwen2", borders=borders), LoCoCoCache)
-
-
-def test_generation_as_in_the_paper_makes_each_token_a_segment():
-    """borders="calls" against forwards in which the prompt and each token are segments."""
-    model, ids = swapped("opt", borders="calls", segment=8), text(20)
-    tokens, scores = generate(model, ids, past_key_values=LoCoCoCache(model))
-    single = 1e-6  # generate() returns float32
-    whole = swap_attention(model, "lococo", slots=4, segment=[8, 8, 4, 1], kernel=3)
-    assert_equal(scores[0], logits(whole, tokens)[0, 19:-1], single)
-    other = swap_attention(model, "lococo", slots=4, segment=8, kernel=3)
-    with pytest.raises(AssertionError, match="max error"):
-        assert_equal(scores[0], logits(other, tokens)[0, 19:-1], single)
+def test_left_padded_generation_equals_each_prompt_alone():
+    check_left_padding(swapped("qwen2"), LoCoCoCache)
 
 
 # ---- size
@@ -201,17 +173,10 @@ def test_bytes_rise_and_fall_and_do_not_grow():
 # ---- misuse and reuse
 
 
-def test_the_cache_needs_the_model_and_one_segment_size():
+def test_the_cache_needs_the_model():
     model = swapped("gpt2")
     with pytest.raises(ValueError, match="pass the model itself"):
         LoCoCoCache(model.config)
-    swap_attention(model, "lococo", slots=4, segment=[6], kernel=3)
-    assert LoCoCoCache(model).expected_bytes(9) == LoCoCoCache(swapped("gpt2")).expected_bytes(9)
-    swap_attention(model, "lococo", slots=4, segment=[6, 1], kernel=3)
-    with pytest.raises(ValueError, match="segment: got .* wanted one number for a cache"):
-        LoCoCoCache(model)
-    with pytest.raises(ValueError, match="borders"):
-        LoCoCoCache(swapped("gpt2", borders="calls")).expected_bytes(9)
 
 
 def test_a_memory_of_heavy_hitters_alone_needs_no_compressor():

@@ -69,8 +69,7 @@ def test_intervals_by_reading_token_by_token(length, segment, slots):
     assert fullest <= LoCoCo(slots=slots, segment=segment).peak_entries(length) <= slots + segment
 
 
-@given(length=st.integers(1, 60), slots=st.integers(1, 9),
-       segment=st.lists(st.integers(1, 9), min_size=1, max_size=4))
+@given(length=st.integers(1, 60), slots=st.integers(1, 9), segment=st.integers(1, 9))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_exact_until_the_first_compression(length, slots, segment):
     mechanism = LoCoCo(slots=slots, segment=segment)
@@ -79,21 +78,11 @@ def test_exact_until_the_first_compression(length, slots, segment):
 
 
 def test_the_cache_of_a_mechanism():
-    """A budget goes to slots and a segment; the calls decide where sizes are listed."""
+    """A budget goes to slots and a segment."""
     for entries in (2, 9, 64):
         sized = LoCoCo.sized(entries, 500)
         assert sized.slots + sized.segment == sized.peak_entries(500) == entries
         assert max(map(sized.cache_entries, range(500))) == entries - 1
-    for options in ({"segment": [4, 1]}, {"borders": "calls"}):
-        for entries in (LoCoCo(**options).cache_entries, LoCoCo(**options).peak_entries):
-            with pytest.raises(ValueError,
-                               match="borders, segment: got .* else the size depends on the calls"):
-                entries(9)
-
-
-def test_segments_of_listed_sizes():
-    assert segments(9, [4, 3, 1]) == [(0, 4), (4, 7), (7, 8), (8, 9)]
-    assert segments(5, 4) == segments(5, [4]) == [(0, 4), (4, 5)]
 
 
 # ---------------------------------------------------------------- weights
@@ -370,21 +359,12 @@ def test_the_leak_of_the_printed_mask(rows):
 
 @pytest.mark.parametrize(
     ("option", "named"),
-    [({"segment": []}, "segment"), ({"segment": [2, 0]}, "segment"),
-     ({"weights": "ratio"}, "weights"), ({"scores": "mean"}, "scores"),
-     ({"borders": "page"}, "borders"),
+    [({"segment": 0}, "segment"), ({"weights": "ratio"}, "weights"), ({"scores": "mean"}, "scores"),
      ({"sinks": 2, "heavy": 2}, "sinks and heavy"),
      ({"kernel": 4}, "kernel")])
 def test_options_that_do_not_fit_are_refused(option, named):
     with pytest.raises(ValueError, match=named):
         LoCoCo(**{**M3B2, **option})
-
-
-def test_sizes_that_the_caller_changes_later_change_nothing():
-    sizes = [2, 1]
-    mechanism = LoCoCo(slots=2, segment=sizes)
-    sizes.append(0)
-    assert mechanism.segment == (2, 1)
 
 
 def test_a_compressor_of_another_size_is_refused():

@@ -119,11 +119,4 @@ def test_a_run_writes_and_prints_what_it_measured(tmp_path, monkeypatch, capsys)
     assert full["ratio"] == full["entry_ratio"] == 1.0 and full["bytes"] == 2 * 64 * 2 * 8 * 4
     assert cca["entries"] == 64 // 4 + 64 - 4 * (55 // 4) and streaming["entries"] == 11
     assert cca["entry_ratio"] == 64 / cca["entries"] and cca["seconds"] > 0
-    assert result["left_out"] == [] and decode.table(result) in capsys.readouterr().out
-
-
-def test_what_does_not_fit_into_the_time_is_left_out_and_said(monkeypatch, capsys):
-    monkeypatch.setattr(decode, "LIMIT", 0.0)
-    monkeypatch.setattr(decode, "perf_counter", iter(range(99)).__next__)
-    Decode(length=(64,)).run()
-    assert "left out: 64 tokens, 8 heads of 64: no time left" in capsys.readouterr().out
+    assert decode.table(result) in capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from cca_lab.models import attention_of, save_pretrained
+from cca_lab.models import save_pretrained, swapped
 from cca_lab.studies.benchmarks import model as bench
 
 
@@ -25,20 +25,12 @@ def test_a_run_writes_and_prints_what_it_measured(tmp_path, capsys, monkeypatch)
     assert bench.table(result) in capsys.readouterr().out
 
 
-def test_a_model_has_its_own_attention_back_also_after_an_error():
-    model = bench.new_gpt2(1, 16, 2, 64)
-    with pytest.raises(RuntimeError), bench.attending(model, "cca", {"group": 4, "window": 8}):
-        assert attention_of(model).name == "cca"
-        raise RuntimeError
-    assert attention_of(model).name == "full"
-
-
 def test_what_is_written_is_what_a_forward_over_the_text_says():
     """The prompt's first token, and each of the others, from the cache."""
     model = bench.new_gpt2(1, 16, 2, 64).double().eval()
     ids, seen = torch.randint(64, (20,)), []
     model.register_forward_hook(lambda module, args, output: seen.append(output.logits[0, -1]))
-    with bench.attending(model, "cca", {"group": 4, "window": 8}):
+    with swapped(model, "cca", group=4, window=8):
         written = bench.write(model, bench.new_cache(model, "cca"), ids[:15], ids[15:])
         whole = model(ids[None]).logits[0, 14:]
     assert len(written.tokens) == 5 and written.first > 0

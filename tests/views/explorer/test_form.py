@@ -90,9 +90,7 @@ def test_controls_change_the_view(shown):
     page.click(".ex-head >> nth=13")
     says(page, "layer 3, head 1")
     page.wait_for_function("document.querySelector('[data-name=layer] select').selectedIndex === 3")
-    page.check("[data-name=everywhere] input")
-    page.wait_for_function("() => model.get('form').everywhere")
-    assert explorer.everywhere and (explorer.layer, explorer.head) == (3, 1)
+    assert (explorer.layer, explorer.head) == (3, 1)
 
 
 def test_a_slider_that_is_dragged_sends_its_first_and_last_values(shown):

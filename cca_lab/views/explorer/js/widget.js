@@ -59,8 +59,6 @@ class Form {
         choices: form.mechanisms.map(({ name, title }) => ({ label: title, value: name })) },
       { name: "layer", kind: "choice", value: form.layer, choices: counted(form.layers) },
       { name: "head", kind: "choice", value: form.head, choices: counted(form.heads) },
-      ...(form.everywhere !== null ? [{ name: "everywhere", title: "in every layer", kind: "flag",
-        value: form.everywhere }] : []),
     ], (name, value) => this.ask({ [name]: value }));
     this.list(this.sliders, form.options,
       (name, value) => this.ask({ options: { [name]: value } }));
@@ -80,12 +78,6 @@ class Form {
 
 /** Make one control: its label, and a function that shows a value and a range. */
 function field({ name, title = name.replace(/_/g, " "), kind, choices }, changed) {
-  if (kind === "flag") {
-    const box = node("input", { ...OWN_KEYS, type: "checkbox",
-      change: () => changed(name, box.checked) });
-    return { label: node("label", { class: "ex-flag", "data-name": name }, box, title),
-      show: ({ value }) => { box.checked = value; } };
-  }
   if (kind === "choice") {
     const list = node("select", { ...OWN_KEYS,
       change: () => changed(name, choices[list.selectedIndex].value) },

@@ -3,8 +3,8 @@
 import pytest
 
 from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching import ragged, state
-from cca_lab.mechanisms.caching.ragged import Ragged
+from cca_lab.mechanisms.caching import segmented, state
+from cca_lab.mechanisms.caching.segmented import Ragged
 from cca_lab.mechanisms.kept_heads.cache import KeptHeadsState
 from cca_lab.models import swap_attention
 from tests.mechanisms.caching.checks import check_ragged
@@ -15,7 +15,7 @@ from tests.studies.benchmarks.test_decode import SMALL
 BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}
 PROMPT = {"group": 4, "gamma": 0.25}
 CASES = [
-    *(("lococo", options) for options in (*lococo.OPTIONS, {"segment": 2}, {"borders": "calls"})),
+    *(("lococo", options) for options in (*lococo.OPTIONS, {"segment": 2})),
     ("dga", PROMPT), ("dga", BLOCKS), ("dga", {**BLOCKS, "gamma": 1.0, "block": 1}),
     *(("kept_heads", {"kept": [[1], [0]], "others": {"name": name, **SMALL[name]}})
       for name in ("cca", "dga", "h2o", "streaming_llm", "random_tokens")),
@@ -37,16 +37,15 @@ def kinds_of(read):
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_rows_go_on_together_as_each_alone(name, options, monkeypatch):
     """In buffers, and in copies; the rows by themselves where much would be read in vain."""
-    monkeypatch.setattr(ragged, "TIMES_FEW", 2**40)
+    monkeypatch.setattr(segmented, "TIMES_FEW", 2**40)
     assert Ragged not in kinds_of(check(name, options))
-    together = options.get("borders") != "calls" and options.get(
-        "others", {}).get("name") != "random_tokens"
+    together = options.get("others", {}).get("name") != "random_tokens"
     for few in (1, 2**14):
         monkeypatch.setattr(state, "FEW", few)
         assert (Ragged in kinds_of(check(name, options))) == together
 
 
-def shifted(hidden, *rest, right=ragged._mask):
+def shifted(hidden, *rest, right=segmented._mask):
     """Mutant: a row sees as many columns as its neighbour."""
     return right(hidden[1:] + hidden[:1], *rest)
 
@@ -59,6 +58,6 @@ def told_the_first_row(rows):
 @pytest.mark.parametrize(("place", "mutant"), [("_mask", shifted), ("_index", told_the_first_row)])
 def test_a_row_that_takes_its_neighbour_s_columns_is_caught(place, mutant, monkeypatch):
     monkeypatch.setattr(state, "FEW", 2**14)
-    monkeypatch.setattr(ragged, place, mutant)
+    monkeypatch.setattr(segmented, place, mutant)
     with pytest.raises(AssertionError, match="max error"):
         check(*CASES[0])

@@ -1,72 +1,117 @@
-"""Rows of different length that go on one token at a time: all rows in one call.
+"""States that only grow until a segment of the text closes, and rows of different length of them.
 
-A decoded token is one more column for its row, until the row is due to mix, pool or divide what it
-holds. The columns of all rows stand in one tensor, the newest at the right; a mask hides the
-places at the left that a shorter row does not fill. A row that is due becomes a state by itself,
-closes what it has to, and its columns are written back. Rows due at the same token do so together.
+A token adds a column to what its row sees, until the segment is full: then the state mixes, pools
+or divides what it holds. Rows of different length close at different tokens. While they go on one
+token at a time, the columns of all stand in one tensor, the newest at the right, and a bias hides
+the places at the left that a shorter row does not fill. Rows that close at the same token become a
+state by themselves, close together, and their columns are written back.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
-from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.attention.rotary import Rotation
+from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.attention.rotary import Rotation, copied
 from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import state as caching
-from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State, none_of
+from cca_lab.mechanisms.caching.state import (
+    NO_TOKENS,
+    Copies,
+    GrowingBuffers,
+    State,
+    Stored,
+    none_of,
+)
+from cca_lab.mechanisms.columns import behind
+from cca_lab.mechanisms.indices import fill
 
 TIMES_FEW = 8  # so many times `FEW` numbers are read in less time than rows take by themselves
-NEVER = sys.maxsize
 Index = list[int] | slice
 
 
-class Row(State, Protocol):
-    """A state to which a decoded token only adds a column, until it is due.
+class Segmented(Stored):
+    """A state to which a token only adds a column, until its segment is full.
 
     Attributes:
-        columns: names of the keys that a row sees, in order, and of the values: the last of each
-            grows, and what `close` makes of it follows the others.
+        columns: names of the keys that a row sees, in order, and of the values: tokens are added to
+            the last of each, and `close` may change that one and add to the others.
         remembers: whether `store` reads queries and rotary tables.
+        seen: tokens read so far.
+        size, open: tokens of a segment, and of the one that is not closed yet.
         backend: of `interval_attention`.
     """
 
-    columns: tuple[tuple[str, ...], tuple[str, ...]]
-    remembers: bool
-    backend: str
+    columns: tuple[tuple[str, ...], tuple[str, ...]] = ("key",), ("value",)
+    remembers = False
+    size, open, seen = sys.maxsize, 0, 0
 
-    def room(self) -> int:
-        """Return the number of tokens after which the state closes."""
-        ...
+    def __init__(self, mechanism: Any) -> None:
+        self.mechanism, self.backend = mechanism, mechanism.backend
+        self.buffers: Copies = GrowingBuffers()
+
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: Rotation | None) -> Tensor:
+        """Process T new tokens, see `State.step`."""
+        if self.seen == 0:
+            self.begin(key, value)
+        outputs, start, length = [], 0, key.shape[2]
+        while start < length:
+            taken, full = fill(self.open, length - start, self.size)
+            q, k, v, tables = query, key, value, rotation
+            if taken < length:
+                now = slice(start, start + taken)
+                q, k, v = (x[:, :, now] for x in (query, key, value))
+                tables = rotation and copied(rotation, now)
+            self.store(q, k, v, scale, tables)
+            outputs.append(self._attend(q, scale))
+            if full:
+                self.close(q[:, :, -1:], scale)
+            start += taken
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
+
+    def begin(self, key: Tensor, value: Tensor) -> None:
+        """Hold no column of such keys and values."""
+        for names, x in zip(self.columns, (key, value), strict=True):
+            for name in names:
+                setattr(self, name, none_of(x))
 
     def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
               rotation: Rotation | None) -> None:
-        """Store T new tokens, not more than there is room for."""
-        ...
+        """Store tokens of one segment."""
+        for names, x in zip(self.columns, (key, value), strict=True):
+            name = names[-1]
+            setattr(self, name, self.buffers.append(name, getattr(self, name), x))
+        self.seen += key.shape[2]
+        self.open += key.shape[2]
+
+    def _attend(self, query: Tensor, scale: float) -> Tensor:
+        """Attend to all columns, the last of them the chunk's own."""
+        keys, values = ([getattr(self, name) for name in names] for names in self.columns)
+        rows, backend = query.shape[2], self.backend
+        if rows == 1:
+            return attend_row(query, keys, values, scale=scale, backend=backend)
+        visible = causal_intervals(rows, sum(x.shape[2] for x in keys))
+        key, value = (behind(*x) if len(x) > 1 else x[0] for x in (keys, values))
+        return interval_attention(query, key, value, visible, scale=scale, backend=backend)
 
     def close(self, last_query: Tensor, scale: float) -> None:
-        """Mix, pool or divide what is stored, after the token of this query."""
-        ...
+        """Close the segment whose last token has this query."""
+        self.open = 0
 
-    def joined(self, states: Sequence[Any]) -> Any:
-        """Return the state of all rows, which have equally many entries."""
-        ...
-
-
-def joined(states: Sequence[Row]) -> list[State]:
-    """Return one state for all rows if that is faster and possible, else the states."""
-    first, counts = states[0], [sum(_sizes(state)) for state in states]
-    key = getattr(first, first.columns[0][-1])
-    vain = (len(counts) * max(counts) - sum(counts)) * key.shape[1] * key.shape[3]
-    few = vain < TIMES_FEW * caching.FEW and all(state.seen for state in states)
-    fits = few and first.backend == "auto" and key.is_cpu
-    return [cast(State, Ragged(states))] if fits else list(states)
+    def join(self, states: Sequence[Any]) -> list[State]:
+        """Return one state for all rows if that is faster and possible, else the states."""
+        key, counts = getattr(self, self.columns[0][-1]), [sum(_sizes(state)) for state in states]
+        vain = (len(counts) * max(counts) - sum(counts)) * key.shape[1] * key.shape[3]
+        few = vain < TIMES_FEW * caching.FEW and all(state.seen for state in states)
+        fits = few and self.backend == "auto" and key.is_cpu
+        return [cast(State, Ragged(states))] if fits else list(states)
 
 
 class Ragged:
@@ -82,7 +127,7 @@ class Ragged:
         past: queries and rotary tables of the last tokens, where the states remember them.
     """
 
-    def __init__(self, states: Sequence[Row]) -> None:
+    def __init__(self, states: Sequence[Segmented]) -> None:
         self.buffers, self.past = GrowingBuffers(), list[tuple[Tensor, Rotation | None]]()
         sizes = [_sizes(state) for state in states]
         most = max(map(sum, sizes))
@@ -91,7 +136,7 @@ class Ragged:
         self.hidden, self.growing = [most - sum(size) for size in sizes], [size[-1]
                                                                            for size in sizes]
         self.seen, self.now = max(state.seen for state in states), 0
-        self.since, self.due = [0] * len(states), [state.room() for state in states]
+        self.since, self.due = [0] * len(states), [state.size - state.open for state in states]
         self.states = [_without_columns(state) for state in states]
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -106,32 +151,31 @@ class Ragged:
         mask = _mask(tuple(self.hidden), self.key.shape[2])
         output = attend_row(query, [self.key], [self.value], scale=scale, bias=[mask])
         due = [row for row, token in enumerate(self.due) if token == self.now]
+        for count in {self.growing[row] for row in due}:
+            self._close([row for row in due if self.growing[row] == count], query)
         if due:
-            self._close(due, query)
+            self._clear()
         return output
 
-    def _close(self, due: Iterable[int], query: Tensor) -> None:
-        """Let the rows that are due close, those with equally many columns together."""
-        def count(row: int) -> int:
-            return self.growing[row]
+    def _close(self, rows: list[int], query: Tensor) -> None:
+        """Let rows close that have equally many columns."""
+        state, these, old = self._state(rows), _index(rows), self.growing[rows[0]]
+        state.close(query[these], self.scale)
+        *fixed, growing = _sizes(state)
+        new = sum(fixed) + growing
+        for names, columns in zip(state.columns, (self.key, self.value), strict=True):
+            past = columns[these]
+            columns[these] = torch.cat([past[:, :, : old - new], past[:, :, : -old],
+                                        *(getattr(state, part) for part in names)], dim=2)
+        state = _without_columns(state)
+        for place, row in enumerate(rows):
+            self.states[row] = state.select(torch.tensor([place], device="cpu"))
+            self.hidden[row] += old - new
+            self.growing[row] = growing
+            self.since[row], self.due[row] = self.now, self.now + state.size
 
-        for old, some in groupby(sorted(due, key=count), key=count):
-            rows = list(some)
-            state = self._state(rows)
-            state.close(query[_index(rows)], self.scale)
-            *fixed, growing = _sizes(state)
-            new, these = sum(fixed) + growing, _index(rows)
-            for names, columns in zip(state.columns, (self.key, self.value), strict=True):
-                past = columns[these]
-                columns[these] = torch.cat([past[:, :, : old - new], past[:, :, : -old],
-                                            *(getattr(state, part) for part in names)], dim=2)
-            state = _without_columns(state)
-            for place, row in enumerate(rows):
-                self.states[row] = state if len(rows) == 1 else state.select(
-                    torch.tensor([place], device="cpu"))
-                self.hidden[row] += old - new
-                self.growing[row] = growing
-                self.since[row], self.due[row] = self.now, self.now + state.room()
+    def _clear(self) -> None:
+        """Drop what no row needs."""
         self.past = self.past[len(self.past) - (self.now - min(self.since)):]
         if (unused := min(self.hidden)) > 0:
             self.hidden = [count - unused for count in self.hidden]
@@ -166,9 +210,9 @@ class Ragged:
         query = torch.cat(queries, dim=2)[rows]
         if rotations[0] is None:
             return query, None
-        cos, sin = (torch.cat(tables, dim=1) for tables in zip(*rotations, strict=True))
-        return query, (cos[rows], sin[rows]) if len(cos) > 1 else (
-            cos.expand(len(rows), -1, -1), sin.expand(len(rows), -1, -1))
+        cos, sin = (torch.cat(tables, dim=1).expand(len(self.states), -1, -1)[rows]
+                    for tables in zip(*rotations, strict=True))
+        return query, (cos, sin)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""
@@ -202,7 +246,7 @@ def _index(rows: list[int]) -> Index:
     return rows if len(rows) > 1 else slice(rows[0], rows[0] + 1)
 
 
-def _sizes(state: Row) -> list[int]:
+def _sizes(state: Segmented) -> list[int]:
     """Return the number of columns in each of a state's tensors of keys."""
     return [getattr(state, name).shape[2] for name in state.columns[0]]
 

@@ -1,4 +1,4 @@
-"""Correctness of the kernels at real sizes, against the dense backend in float64.
+"""The kernels at real sizes, against the dense backend in float64.
 
 Memory that PyTorch allocates uninitialised is NaN, so that what a kernel does not store is seen.
 Errors are measured by blocks of 128 rows:
@@ -11,7 +11,7 @@ of terms, and exponents of logits of a few units, cost some tens of eps.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from cca_lab.mechanisms import VerticalSlash
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.indices import core_count
 from cca_lab.mechanisms.streaming import streaming_llm
-from cca_lab.studies.benchmarks.results import Section, random_tensors
+from cca_lab.reporting import device
 
 FACTOR = {torch.float32: 64, torch.float16: 2, torch.bfloat16: 2}
 ROWS = 256  # per chunk of the reference
@@ -37,24 +37,26 @@ HEADS, KV_HEADS, HEAD_DIM, SIZES = 8, 2, 128, (16, 1024)  # the last: CCA's grou
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 CASES = ((BF16, "cca", 128), (BF16, "full", 128), (FP16, "cca", 128), (FP32, "cca", 128),
          (BF16, "streaming_llm", 128), (BF16, "cca", 64), (BF16, "cca", 80), (FP16, "cca", 64),
-         (FP32, "full", 128), (FP32, "cca", 64))  # the most important first
+         (FP32, "full", 128), (FP32, "cca", 64))
 PATTERN: dict[str, Any] = {"vertical": 200, "slash": 300, "last": 64, "forced_vertical": 30,
                            "forced_slash": 50, "block": 64}
 
 
-def run(section: Section) -> None:
-    """Check attention, pooling, decoding and vertical-slash in every dtype; a row per case.
-
-    A dtype's other kernels follow its first case: if time runs out, the last cases are missing.
-    """
-    done: set[torch.dtype] = set()
+def checks() -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
+    """Yield each check's name, and what returns its errors in eps of the dtype, by tensor."""
     for dtype, mechanism, head_dim in CASES:
-        section.attempt(f"{mechanism}, {dtype}, head_dim {head_dim}",
-                        partial(check_attention, section, mechanism, dtype, head_dim))
-        if dtype not in done:
-            for check in (check_pooling, check_decoding, check_vertical_slash):
-                section.attempt(f"{check.__name__}, {dtype}", partial(check, section, dtype))
-        done.add(dtype)
+        yield (f"attention, {mechanism}, {dtype}, head_dim {head_dim}",
+               partial(check_attention, mechanism, dtype, head_dim))
+    for dtype in FACTOR:
+        for check in (check_pooling, check_decoding, check_vertical_slash):
+            yield f"{check.__name__}, {dtype}", partial(check, dtype)
+
+
+def random_tensors(*shapes: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
+    """Draw tensors on the GPU, or on the CPU if there is none."""
+    generator = torch.Generator(device()).manual_seed(seed)
+    return [torch.randn(shape, generator=generator, dtype=torch.float32, device=device()).to(dtype)
+            for shape in shapes]
 
 
 @contextmanager
@@ -80,8 +82,8 @@ def table_of(mechanism: str, length: int, group: int, window: int) -> tuple[Tens
     return streaming_llm.intervals(torch.arange(length), 4, window), length
 
 
-def check_attention(section: Section, mechanism: str, dtype: torch.dtype, head_dim: int,
-                    length: int = LENGTH, sizes: tuple[int, int] = SIZES) -> None:
+def check_attention(mechanism: str, dtype: torch.dtype, head_dim: int, length: int = LENGTH,
+                    sizes: tuple[int, int] = SIZES) -> dict[str, float]:
     """Check the output, the log-sum-exp and all gradients of the kernels."""
     table, columns = table_of(mechanism, length, *sizes)
     q, k, v, grad_out = random_tensors(
@@ -94,8 +96,7 @@ def check_attention(section: Section, mechanism: str, dtype: torch.dtype, head_d
         out, lse = interval_attention(q, k, v, table, backend="triton", return_lse=True)
         grads = torch.autograd.grad((out, lse), (q, k, v), (grad_out, grad_lse))
     wanted = reference(q.detach(), k.detach(), v.detach(), table, grad_out, grad_lse)
-    judge(section, f"attention, {mechanism}", dtype, head_dim, ("out", "lse", "dq", "dk", "dv"),
-          (out, lse, *grads), wanted)
+    return errors(dtype, ("out", "lse", "dq", "dk", "dv"), (out, lse, *grads), wanted)
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
@@ -117,7 +118,7 @@ def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
     return *(torch.cat(chunks, dim=2) for chunks in zip(*rows_of, strict=True)), *sums
 
 
-def check_pooling(section: Section, dtype: torch.dtype) -> None:
+def check_pooling(dtype: torch.dtype) -> dict[str, float]:
     """Check the cores and gradients of the fused pooling, with re-rotated keys."""
     group, length = SIZES[0], LENGTH // SIZES[0] * SIZES[0]
     q, k, v = (x.requires_grad_() for x in random_tensors(
@@ -131,12 +132,12 @@ def check_pooling(section: Section, dtype: torch.dtype) -> None:
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     wanted = pool_groups(q, k, v, group, rotation=(cos.double(), sin.double()), backend="torch")
     wanted_grads = torch.autograd.grad(wanted, (q, k, v), [x.double() for x in grads_out])
-    judge(section, "pooling", dtype, HEAD_DIM, ("core k", "core v", "dq", "dk", "dv"),
-          (*cores, *grads), (*wanted, *wanted_grads))
+    return errors(dtype, ("core k", "core v", "dq", "dk", "dv"), (*cores, *grads),
+                  (*wanted, *wanted_grads))
 
 
 @torch.no_grad()
-def check_decoding(section: Section, dtype: torch.dtype) -> None:
+def check_decoding(dtype: torch.dtype) -> dict[str, float]:
     """Check one row against the longest cache."""
     q, k, v = random_tensors((1, HEADS, 1, HEAD_DIM), *[(1, KV_HEADS, KEYS, HEAD_DIM)] * 2,
                              dtype=dtype)
@@ -145,11 +146,11 @@ def check_decoding(section: Section, dtype: torch.dtype) -> None:
         got = interval_attention(q, k, v, everything, backend="triton", return_lse=True)
     wanted = interval_attention(q.double(), k.double(), v.double(), everything, backend="dense",
                                 return_lse=True)
-    judge(section, "decoding", dtype, HEAD_DIM, ("out", "lse"), got, wanted)
+    return errors(dtype, ("out", "lse"), got, wanted)
 
 
 @torch.no_grad()
-def check_vertical_slash(section: Section, dtype: torch.dtype) -> None:
+def check_vertical_slash(dtype: torch.dtype) -> dict[str, float]:
     """Check MInference's pattern; kernel and reference read the same columns and diagonals."""
     q, k, v = random_tensors(*((1, heads, LENGTH // 4, HEAD_DIM)
                                for heads in (HEADS, KV_HEADS, KV_HEADS)), dtype=dtype)
@@ -158,17 +159,14 @@ def check_vertical_slash(section: Section, dtype: torch.dtype) -> None:
     with poisoned():
         got = replace(pattern, backend="triton").attention(q, k, v, selection=selection)
     wanted = replace(pattern, backend="dense").attention(*exact, selection=selection)
-    judge(section, "vertical-slash", dtype, HEAD_DIM, ("out",), (got,), (wanted,))
+    return errors(dtype, ("out",), (got,), (wanted,))
 
 
-def judge(section: Section, case: str, dtype: torch.dtype, head_dim: int, names: tuple[str, ...],
-          got: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
-    """Add a row with the error of every tensor in eps, and whether all are tolerated."""
-    errors = {name: block_error(*pair) / torch.finfo(dtype).eps
-              for name, *pair in zip(names, got, wanted, strict=True)}
-    section.add(case=case, dtype=str(dtype).removeprefix("torch."), head_dim=head_dim,
-                errors_in_eps=errors, tolerance_in_eps=FACTOR[dtype],
-                right=all(error <= FACTOR[dtype] for error in errors.values()))
+def errors(dtype: torch.dtype, names: tuple[str, ...], got: tuple[Tensor, ...],
+           wanted: tuple[Tensor, ...]) -> dict[str, float]:
+    """Return the error of every tensor, in eps of the dtype."""
+    return {name: block_error(*pair) / torch.finfo(dtype).eps
+            for name, *pair in zip(names, got, wanted, strict=True)}
 
 
 def block_error(got: Tensor, wanted: Tensor) -> float:
