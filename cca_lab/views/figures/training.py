@@ -22,9 +22,7 @@ from cca_lab.views.figures.style import (
     styled,
 )
 
-_LINES = ("o-", "o-.")  # by turns, so that lines of one value are both seen
 _MATCHES: Any = {"ylabel": "exact match, %", "limits": (-4, 104), "marker": "o"}
-TALLEST = 40  # perplexity at which the axis ends
 _ROW, _HEAD = 0.34, 1.3  # inches
 COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": "cca", "DGA": "dga",
                                                          "LoCoCo": "lococo", "H2O": "h2o",
@@ -98,36 +96,6 @@ def answered(shares: Mapping[str, tuple[float, float, float]]) -> Figure:
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0, labelsize=10)
     axes.set(xlabel="questions answered exactly, %", xlim=(0, 103))
-    return figure
-
-
-@styled
-def perplexity(result: Mapping[str, Any]) -> Figure:
-    """Draw the perplexity in each bucket; a mechanism that leaves the axis is named below.
-
-    `result` is what `cca-lab study lengths` writes.
-    """
-    figure, axes = plt.subplots(figsize=(8.6, 4.2))
-    ends = result["buckets"][1:]
-    outside = []
-    for name, row in result["rows"].items():
-        values = [estimate["value"] for estimate in row["perplexity"]]
-        if min(values[1:]) > TALLEST:
-            outside.append(name)
-            continue
-        colour = OF_MECHANISM.get(row["attention"], FAINT)
-        axes.plot(ends, values, _LINES[len(axes.get_lines()) % 2] if row["swapped"] else "s--",
-                  color=colour, markersize=4, label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ends, [str(end) for end in ends])
-    axes.set_ylim(top=min(TALLEST, axes.get_ylim()[1]))
-    axes.grid(color=EMPTY)
-    figure.legend(loc="outside right center")
-    above = f"; above {TALLEST}: {', '.join(outside)}" if outside else ""
-    axes.set(
-        xlabel=f"context, tokens (each dot: from half of it){above}", ylabel="perplexity",
-        title=f"{result['model']}, {result['windows']} windows, {result['entries']} entries a KV "
-        "head")
     return figure
 
 
