@@ -101,9 +101,9 @@ def mistakes(answer: Answer, table: dict[str, dict[str, Any]]) -> dict[str, Answ
 
 
 def slips(answer: Answer, table: dict[str, tuple[str, ...]]) -> dict[str, Answer]:
-    """Return an answer with a slip for each sentence: pieces of its source, each with another.
+    """Return, by sentence, an answer with a slip: pieces of its source, and what replaces each.
 
-    A piece stands once in the source of the function, which is read when it is first called.
+    A piece stands once in the source. The source is read when the answer is first called.
     """
     def slip(pieces: tuple[str, ...]) -> Answer:
         wrong = cache(lambda: changed(answer, *zip(pieces[::2], pieces[1::2], strict=True)))

@@ -93,8 +93,8 @@ ROW_MUTANTS = [
     Mutant("row_kept_of_the_first_piece", "row.h", "before + from : nullptr", "from : nullptr"),
     Mutant("pool_of_one_query", "pool.h", "h < (head + 1) * share", "h < head * share + 1"),
     Mutant("pool_not_turned_to_the_middle", "pool.h", "first + group / 2", "first"),
-    Mutant("pool_values_of_the_first_group", "pool.h", "x.of(b, head, first + t)",
-           "x.of(b, head, t)")]
+    Mutant("pool_values_of_the_first_group", "pool.h", "values.of(b, head, first)",
+           "values.of(b, head, 0)")]
 # Registers of one column and no optimisation: a mutant compiles in a second. A list is a library.
 _HEAD = """#pragma GCC optimize("O0")
 #include <ATen/Dispatch.h>

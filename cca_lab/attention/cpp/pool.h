@@ -49,17 +49,16 @@ void pool_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
         const T* last = queries.of(b, h, first + group - 1).data;
         for (int64_t d = 0; d < dim; ++d) query[d] += static_cast<S>(last[d]) * static_cast<S>(scale / share);
       }
-      const auto copy = [&](const Columns<T>& x) {
-        for (int64_t t = 0; t < group; ++t)
-          at::vec::convert(x.of(b, head, first + t).data, &rows[t * dim], dim);
-      };
-      const auto sum = [&](const at::Tensor& core) {
+      const auto sum = [&](const auto* x, int64_t row, const at::Tensor& core) {
         std::fill(space.begin(), space.end(), S(0));
-        add_weighted(weights.data(), group, rows.data(), dim, space.data(), dim);
+        add_values<1>(weights.data(), 0, group, x, row, dim, space.data(), 0);
         std::transform(space.begin(), space.end(), core.data_ptr<T>() + task * dim, [](S x) { return static_cast<T>(x); });
       };
-      copy(keys);
-      for (int64_t t = 0; t < group; ++t) weights[t] = dot(query.data(), &rows[t * dim], dim);
+      const auto members = keys.of(b, head, first);
+      for (int64_t t = 0; t < group; ++t) {
+        at::vec::convert(members.data + t * members.column, &rows[t * dim], dim);
+        dots<1>(query.data(), &rows[t * dim], dim, &weights[t], 0);
+      }
       const S top = *std::max_element(weights.begin(), weights.end());
       std::transform(weights.begin(), weights.end(), weights.begin(), [=](S x) { return std::exp(x - top); });
       const S total = std::accumulate(weights.begin(), weights.end(), S(0));
@@ -72,9 +71,8 @@ void pool_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
           std::copy(space.begin(), space.end(), &rows[t * dim]);
         }
       }
-      sum(core_k);
-      copy(values);
-      sum(core_v);
+      sum(rows.data(), dim, core_k);
+      sum(values.of(b, head, first).data, values.column, core_v);
     }
   });
 }

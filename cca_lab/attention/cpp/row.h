@@ -13,7 +13,7 @@
 namespace cca_lab {
 
 constexpr int64_t kRowTask = 1024;  // columns of a task
-constexpr int64_t kRowTile = 64;    // columns whose logits are kept at a time: their keys and values stay in cache
+constexpr int64_t kRowTile = 256;   // columns whose logits are kept at a time
 constexpr int64_t kRowGrain = 1 << 16;  // products that are done in less time than another thread needs to begin
 
 // Keys or values (B, Hp, n, D) as they lie; the features of a vector follow each other.
@@ -56,78 +56,122 @@ struct Reading {
   }
 };
 
-template <class S>
-S dot(const S* x, const S* y, int64_t dim) {
-  Vec<S> sum(0);
-  int64_t d = 0;
-  for (; d + kWidth<S> <= dim; d += kWidth<S>) sum = at::vec::fmadd(Vec<S>::loadu(x + d), Vec<S>::loadu(y + d), sum);
-  if (d < dim) sum = at::vec::fmadd(Vec<S>::loadu(x + d, dim - d), Vec<S>::loadu(y + d, dim - d), sum);
-  return at::vec::vec_reduce_all<S>([](const Vec<S>& a, const Vec<S>& b) { return a + b; }, sum);
-}
-
-// sum += weights (n) times VECTORS registers of the columns of y (n, row); the last register has `width` numbers.
-template <class S, int VECTORS>
-void add_weighted(const S* weights, int64_t n, const S* y, int64_t row, S* sum, int64_t width) {
-  Vec<S> total[VECTORS];
-  const auto load = [=](const S* x, int i) {
-    return i + 1 < VECTORS ? Vec<S>::loadu(x + i * kWidth<S>) : Vec<S>::loadu(x + i * kWidth<S>, width);
-  };
-#pragma GCC unroll 4
-  for (int i = 0; i < VECTORS; ++i) total[i] = load(sum, i);
-  for (int64_t j = 0; j < n; ++j) {
-    const Vec<S> weight(weights[j]);
-#pragma GCC unroll 4
-    for (int i = 0; i < VECTORS; ++i) total[i] = at::vec::fmadd(weight, load(y + j * row, i), total[i]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < VECTORS; ++i) total[i].store(sum + i * kWidth<S>, i + 1 < VECTORS ? kWidth<S> : width);
-}
-
-template <class S>
-void add_weighted(const S* weights, int64_t n, const S* y, int64_t row, S* sum, int64_t dim, int64_t d = 0) {
-  for (; d + 4 * kWidth<S> <= dim; d += 4 * kWidth<S>)
-    add_weighted<S, 4>(weights, n, y + d, row, sum + d, kWidth<S>);
-  for (; d < dim; d += kWidth<S>)
-    add_weighted<S, 1>(weights, n, y + d, row, sum + d, std::min(kWidth<S>, dim - d));
-}
-
-// A tile of columns in the type of the sums: where it lies, or a copy in `space` of a narrower type.
-template <class T, class S>
-std::pair<const S*, int64_t> widened(const Columns<T>& x, int64_t n, int64_t dim, S* space) {
+// Up to a register of numbers in the type of the sums; those that lack are 0.
+template <class S, class T>
+Vec<S> widened(const T* x, int64_t count = kWidth<S>) {
   if constexpr (std::is_same_v<T, S>) {
-    return {x.data, x.column};
+    return Vec<S>::loadu(x, count);
+  } else if (count < kWidth<S>) {
+    S wide[kWidth<S>] = {};
+    at::vec::convert(x, wide, count);
+    return Vec<S>::loadu(wide);
   } else {
-    for (int64_t j = 0; j < n; ++j) at::vec::convert(x.data + j * x.column, space + j * dim, dim);
-    return {space, dim};
+    Vec<S> wide;
+    if constexpr (std::is_same_v<T, at::BFloat16>) at::vec::load_fp32_from_bf16(x, wide);
+    else at::vec::load_fp32_from_fp16(x, wide);
+    return wide;
   }
 }
 
-// Let `heads` queries (heads, D), multiplied by the scale, read n columns. A bias, n numbers `step` apart, is added to
-// the logits, which are also written to kept (heads, `row`) if that is given.
-template <class T, class S>
-void read_columns(const S* q, int64_t heads, int64_t dim, Columns<T> k, Columns<T> v, const S* bias, int64_t step,
-                  int64_t n, S* readings, S* kept, int64_t row, S* space) {
-  S logits[kRowTile];
-  for (int64_t first = 0; first < n; first += kRowTile) {
-    const int64_t count = std::min(kRowTile, n - first);
-    const auto [keys, key_row] = widened<T, S>(k.of(0, 0, first), count, dim, space);
-    const auto [values, value_row] = widened<T, S>(v.of(0, 0, first), count, dim, space + kRowTile * dim);
-    for (int64_t h = 0; h < heads; ++h) {
-      const Reading<S> reading(readings + h * Reading<S>::size(dim));
-      for (int64_t j = 0; j < count; ++j) logits[j] = dot(q + h * dim, keys + j * key_row, dim);
-      if (bias) {
-        for (int64_t j = 0; j < count; ++j) logits[j] += bias[(first + j) * step];
-      }
-      if (kept) std::copy(logits, logits + count, kept + h * row + first);
-      reading.raise(*std::max_element(logits, logits + count), dim);
-      const S top = *reading.top;
-      if (top == -std::numeric_limits<S>::infinity()) continue;  // the bias hides all
-      at::vec::map<S>([=](Vec<S> x) { return (x - Vec<S>(top)).exp(); }, logits, logits, count);
-      *reading.total += std::accumulate(logits, logits + count, S(0));
-      add_weighted(logits, count, values, value_row, reading.values, dim);
+// The logits of HEADS queries (HEADS, dim) with a key, `step` apart.
+template <int HEADS, class S, class T>
+void dots(const S* q, const T* key, int64_t dim, S* logits, int64_t step) {
+  Vec<S> sum[HEADS];
+#pragma GCC unroll 4
+  for (int h = 0; h < HEADS; ++h) sum[h] = Vec<S>(0);
+  const auto add = [&](int64_t d, int64_t count) {
+    const Vec<S> right = widened<S>(key + d, count);
+#pragma GCC unroll 4
+    for (int h = 0; h < HEADS; ++h) sum[h] = at::vec::fmadd(Vec<S>::loadu(q + h * dim + d, count), right, sum[h]);
+  };
+  int64_t d = 0;
+  for (; d + kWidth<S> <= dim; d += kWidth<S>) add(d, kWidth<S>);
+  if (d < dim) add(d, dim - d);
+#pragma GCC unroll 4
+  for (int h = 0; h < HEADS; ++h)
+    logits[h * step] = at::vec::vec_reduce_all<S>([](const Vec<S>& a, const Vec<S>& b) { return a + b; }, sum[h]);
+}
+
+// The sums of each head, `next` apart, += its n weights, `step` apart, times VECTORS registers of the columns of y
+// (n, row). The last register has `width` numbers.
+template <int HEADS, int VECTORS, class S, class T>
+void add_weighted(const S* weights, int64_t step, int64_t n, const T* y, int64_t row, S* sums, int64_t next, int64_t width) {
+  Vec<S> total[HEADS][VECTORS], right[VECTORS];
+  const auto count = [=](int i) { return i + 1 < VECTORS ? kWidth<S> : width; };
+#pragma GCC unroll 4
+  for (int h = 0; h < HEADS; ++h) {
+#pragma GCC unroll 4
+    for (int i = 0; i < VECTORS; ++i) total[h][i] = Vec<S>::loadu(sums + h * next + i * kWidth<S>, count(i));
+  }
+  for (int64_t j = 0; j < n; ++j) {
+#pragma GCC unroll 4
+    for (int i = 0; i < VECTORS; ++i) right[i] = widened<S>(y + j * row + i * kWidth<S>, count(i));
+#pragma GCC unroll 4
+    for (int h = 0; h < HEADS; ++h) {
+      const Vec<S> weight(weights[h * step + j]);
+#pragma GCC unroll 4
+      for (int i = 0; i < VECTORS; ++i) total[h][i] = at::vec::fmadd(weight, right[i], total[h][i]);
     }
   }
+#pragma GCC unroll 4
+  for (int h = 0; h < HEADS; ++h) {
+#pragma GCC unroll 4
+    for (int i = 0; i < VECTORS; ++i) total[h][i].store(sums + h * next + i * kWidth<S>, count(i));
+  }
 }
+
+// The same for all columns of y (n, dim).
+template <int HEADS, class S, class T>
+void add_values(const S* weights, int64_t step, int64_t n, const T* y, int64_t row, int64_t dim, S* sums, int64_t next) {
+  constexpr int64_t span = kMostVectors * kWidth<S>;
+  int64_t d = 0;
+  for (; d + span <= dim; d += span)
+    add_weighted<HEADS, kMostVectors>(weights, step, n, y + d, row, sums + d, next, kWidth<S>);
+  for (; d < dim; d += kWidth<S>)
+    add_weighted<HEADS, 1>(weights, step, n, y + d, row, sums + d, next, std::min(kWidth<S>, dim - d));
+}
+
+// What `heads` queries (heads, dim), multiplied by the scale, read: n columns of one KV head. A bias, numbers `step`
+// apart, is added to the logits, which are also written to kept (heads, `row`) if that is given.
+template <class T, class S>
+struct Piece {
+  Columns<T> k, v;
+  int64_t n, dim, step, row;
+  const S* bias;
+  S* kept;
+
+  template <int HEADS = 4>
+  void read(const S* q, int64_t heads, S* readings, int64_t head = 0) const {
+    for (; head + HEADS <= heads; head += HEADS) read_heads<HEADS>(q, readings, head);
+    if constexpr (HEADS > 1) read<HEADS / 2>(q, heads, readings, head);
+  }
+
+  template <int HEADS>
+  void read_heads(const S* q, S* readings, int64_t head) const {
+    S logits[HEADS * kRowTile];
+    const int64_t size = Reading<S>::size(dim);
+    for (int64_t first = 0; first < n; first += kRowTile) {
+      const int64_t count = std::min(kRowTile, n - first);
+      for (int64_t j = 0; j < count; ++j)
+        dots<HEADS>(q + head * dim, k.data + (first + j) * k.column, dim, logits + j, kRowTile);
+      for (int64_t h = 0; h < HEADS; ++h) {
+        S* own = logits + h * kRowTile;
+        if (bias) {
+          for (int64_t j = 0; j < count; ++j) own[j] += bias[(first + j) * step];
+        }
+        if (kept) std::copy(own, own + count, kept + (head + h) * row + first);
+        const Reading<S> reading(readings + (head + h) * size);
+        reading.raise(*std::max_element(own, own + count), dim);
+        // the bias may hide all
+        const S top = *reading.top == -std::numeric_limits<S>::infinity() ? S(0) : *reading.top;
+        at::vec::map<S>([=](Vec<S> x) { return (x - Vec<S>(top)).exp(); }, own, own, count);
+        *reading.total += std::accumulate(own, own + count, S(0));
+      }
+      add_values<HEADS>(logits, kRowTile, count, v.data + first * v.column, v.column, dim,
+                        Reading<S>(readings + head * size).values, size);
+    }
+  }
+};
 
 // The arguments, checked: q (B, H, 1, D), and pieces of keys and values (B, Hp, n, D), each with a bias (1 or B, n).
 struct RowProblem {
@@ -165,7 +209,7 @@ struct RowProblem {
 // One task: a KV head of the piece with the fewest of them reads columns [first, end) of all pieces.
 template <class T, class S>
 void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int64_t first, int64_t end, S* readings,
-                 S* kept, S* space) {
+                 S* kept) {
   const int64_t share = p.heads / p.groups;
   for (int64_t h = 0; h < share; ++h) Reading<S>(readings + h * Reading<S>::size(p.dim)).clear(p.dim);
   int64_t before = 0;  // columns of earlier pieces
@@ -181,10 +225,10 @@ void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int6
     }
     for (int64_t h = 0; h < share; h += rows) {
       const int64_t key_head = (group * share + h) / rows;
-      read_columns<T, S>(q + h * p.dim, rows, p.dim, Columns<T>(p.keys[i]).of(b, key_head, from),
-                         Columns<T>(p.values[i]).of(b, key_head, from), bias, step, to - from,
-                         readings + h * Reading<S>::size(p.dim), kept ? kept + h * p.columns + before + from : nullptr,
-                         p.columns, space);
+      const Piece<T, S> piece{Columns<T>(p.keys[i]).of(b, key_head, from), Columns<T>(p.values[i]).of(b, key_head, from),
+                              to - from, p.dim, step, p.columns, bias,
+                              kept ? kept + h * p.columns + before + from : nullptr};
+      piece.read(q + h * p.dim, rows, readings + h * Reading<S>::size(p.dim));
     }
   }
 }
@@ -215,12 +259,11 @@ at::Tensor row_of(const RowProblem& p, const at::Tensor& q, double scale, const 
                  [=](T x) { return static_cast<S>(x) * static_cast<S>(scale); });
   const int64_t grain = std::max<int64_t>(1, kRowGrain / (each * share * p.dim));
   at::parallel_for(0, all * tasks, grain, [&](int64_t begin, int64_t stop) {
-    std::vector<S> space(std::is_same_v<T, S> ? 0 : 2 * kRowTile * p.dim);
     for (int64_t task = begin; task < stop; ++task) {
       const int64_t head = task / tasks, first = task % tasks * each;
       read_pieces<T, S>(p, &queries[head * share * p.dim], head / p.groups, head % p.groups, first,
                         std::min(first + each, p.columns), &readings[task * size],
-                        received ? &kept[head * share * p.columns] : nullptr, space.data());
+                        received ? &kept[head * share * p.columns] : nullptr);
     }
   });
   const at::Tensor out = at::empty({p.batch, p.heads, 1, p.dim}, q.options());

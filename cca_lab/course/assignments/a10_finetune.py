@@ -21,7 +21,7 @@ from cca_lab.course.assignments.a10_models import (
     read,
 )
 from cca_lab.course.compare import describe, need_number
-from cca_lab.course.exercise import equals, examples, mistakes
+from cca_lab.course.exercise import equals, examples, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
 from cca_lab.course.turns.nb03 import by_rows
 
@@ -48,26 +48,17 @@ class Attend:
 
 
 def adapter(q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, scaling: float | None,
-            attend: Attend, *, tiled: bool = False, padding: str = "none", cleared: bool = True,
-            exchanged: bool = True, scale_of: Callable[[float | None, float], float] =
-                lambda scaling, usual: usual if scaling is None else scaling) -> Tensor:
-    """Return the outputs of a batch, (B, L, H, D), text by text.
-
-    The keywords are mistakes: how key heads are shared out, which padding reaches attend, what
-    stands at padding, the order of the axes, and the scale.
-    """
-    copies, scale = q.shape[1] // k.shape[1], scale_of(scaling, q.shape[-1] ** -0.5)
-    k, v = (x.repeat(1, copies, 1, 1) if tiled else x.repeat_interleave(copies, 1) for x in (k, v))
-    out = torch.zeros_like(q) if cleared else q.clone()
+            attend: Attend) -> Tensor:
+    """Return the outputs of a batch, (B, L, H, D), text by text."""
+    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    out = torch.zeros_like(q)
     for row in range(len(q)):
-        text = torch.ones(q.shape[2], dtype=torch.bool) if real is None else real[row]
-        at = {"none": text, "all": torch.ones_like(text),
-              "behind": text.int().cummax(0).values.bool()}[padding]
+        at = text = torch.ones(q.shape[2], dtype=torch.bool) if real is None else real[row]
         if at.any():
             out[row, :, at] = attend(q[row, :, at], k[row, :, at], v[row, :, at], scale)
-            if cleared:
-                out[row, :, ~text] = 0
-    return out.transpose(1, 2) if exchanged else out
+            out[row, :, ~text] = 0
+    return out.transpose(1, 2)
 
 
 def with_counts(answer: Answer) -> Answer:
@@ -241,25 +232,28 @@ ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 o
     CourseTask("a10.1", "adapter", "What the model hands to its attention", 30, 3, 4, (
         equals("each text of a padded batch gets what it gets alone", with_counts(adapter),
                examples(batch, (1, 5, 2, 2), (3, 8, 2, 2), (3, 9, 4, 2), (5, 12, 6, 2)), *PARTS,
-               points=4, wrong=mistakes(adapter, {
-            "padding reaches attend too, and groups begin at the padding": {"padding": "all"},
-            "padding behind a text reaches attend too": {"padding": "behind"},
-            "the output at padding is not 0": {"cleared": False},
-            "heads and tokens are not exchanged": {"exchanged": False},
+               points=4, wrong=slips(adapter, {
+            "padding reaches attend too, and groups begin at the padding":
+                ("if at.any()", "at = torch.ones_like(text)\n        if at.any()"),
+            "padding behind a text reaches attend too":
+                ("if at.any()", "at = text.int().cummax(0).values.bool()\n        if at.any()"),
+            "the output at padding is not 0": ("torch.zeros_like(q)", "q.clone()",
+                                               "            out[row, :, ~text] = 0\n", ""),
+            "heads and tokens are not exchanged": (".transpose(1, 2)", ""),
             "neighbouring query heads read different key heads: repeat_interleave keeps them "
-            "together": {"tiled": True}})),
+            "together": ("repeat_interleave(q.shape[1] // k.shape[1], 1)",
+                         "repeat(1, q.shape[1] // k.shape[1], 1, 1)")})),
         equals("the scores are scaled once", with_counts(adapter), examples(
             scaled, (4, 1.0), (4, None), (9, None), (16, 0.3), (4, 0.0)), *PARTS, points=2,
-               wrong=mistakes(adapter, {
+               wrong=slips(adapter, {
             "1 / sqrt(D) is used whatever the model asks for":
-                {"scale_of": lambda scaling, usual: usual},
+                ("if scaling is None else scaling", ""),
             "1 / sqrt(D) is used on top of what the model asks for":
-                {"scale_of": lambda scaling, usual: usual * (usual if scaling is None
-                                                             else scaling)},
+                ("else scaling", "else q.shape[-1] ** -0.5 * scaling"),
             "nothing is scaled where the model asks for nothing: None means 1 / sqrt(D)":
-                {"scale_of": lambda scaling, usual: 1.0 if scaling is None else scaling},
-            "a scale of 0 is taken for None": {"scale_of": lambda scaling, usual:
-                                               scaling or usual}}))), drive=with_counts),
+                ("q.shape[-1] ** -0.5", "1.0"),
+            "a scale of 0 is taken for None": ("if scaling is None", "if not scaling")}))),
+               drive=with_counts),
     CourseTask("a10.2", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
                               f"{WINDOW}", 35, 3, 5, (
         Property("answers come back", 5, partial(recovers, kind="answers")),

@@ -1,6 +1,5 @@
 """a2: how sparse a map is, measured so that noise shows nothing, with an honest interval."""
 
-from collections.abc import Callable
 from functools import partial
 from math import log, sqrt
 from typing import Any
@@ -10,25 +9,20 @@ from scipy.stats import binom, norm
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand, need_equal, need_items, need_number
-from cca_lab.course.exercise import equals, examples, holds, mistakes
+from cca_lab.course.exercise import equals, examples, holds, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 
 # a2.2: tokens that stay heavy
-def lift(maps: Tensor, first: int, split: int, top: int, *,
-         choose: Callable[[int, int], slice] = slice, skip: int = 1, test: int = 0,
-         largest: bool = True, candidates: int = 0, unit: bool = True,
-         how: str = "mean of shares") -> Tensor:
-    """Return the lift of each map by loops; the keywords are mistakes."""
+def lift(maps: Tensor, first: int, split: int, top: int) -> Tensor:
+    """Return the lift of each map by loops."""
     lifts = []
     for each in maps:
-        totals = each[choose(first, split), skip:first].sum(dim=0).tolist()
-        ranked = sorted(range(len(totals)), key=lambda token: totals[token], reverse=largest)
-        rows = each[split + test :, skip:first]
+        totals = each[first:split, 1:first].sum(dim=0).tolist()
+        ranked = sorted(range(len(totals)), key=lambda token: totals[token], reverse=True)
+        rows = each[split:, 1:first]
         held, even = rows[:, ranked[:top]].sum(dim=-1), rows.sum(dim=-1)
-        share = {"mean of shares": (held / even).mean(), "ratio of sums": held.sum() / even.sum(),
-                 "whole row": held.mean(), "last row": held[-1] / even[-1]}[how]
-        lifts.append(share * (len(totals) + candidates) / top if unit else share)
+        lifts.append((held / even).mean() * len(totals) / top)
     return torch.stack(lifts)
 
 
@@ -52,15 +46,13 @@ def faded(draw: Draw, tokens: int, first: int, split: int) -> tuple[Any, ...]:
 
 
 # a2.3: what the circular measure shows in noise
-def noise_lift(tokens: int, top: int, *, part: slice = slice(None), even: int = 0,
-               divided: bool = True, unit: bool = True, whole: bool = False) -> float:
-    """Return the mean lift of the heaviest exponential weights; the keywords are mistakes.
+def noise_lift(tokens: int, top: int) -> float:
+    """Return the mean lift of the heaviest exponential weights.
 
     It is the mean of the first means of order statistics.
     """
-    means = [sum(1 / rest for rest in range(rank, tokens + 1)) for rank in range(1, top + 1)][part]
-    total = sum(means) / (len(means) if divided else 1) - even
-    return total * (1 if unit else top / tokens) / (tokens if whole else 1)
+    means = [sum(1 / rest for rest in range(rank, tokens + 1)) for rank in range(1, top + 1)]
+    return sum(means) / len(means)
 
 
 # a2.4: an estimate of P_sparse with its interval
@@ -75,17 +67,12 @@ def textbook(share: float, rows: int, z: float) -> tuple[float, float]:
     return share, z * sqrt(share * (1 - share) / rows)
 
 
-def estimate(logits: Tensor, rho: float, level: float, *,
-             bar: Callable[[int, float], float] = lambda length, rho: 1 / (length * rho),
-             over: Callable[[Tensor, float], Tensor] = torch.gt,
-             interval: Callable[[float, int, float], tuple[float, float]] = wilson,
-             quantile: Callable[[float], float] = lambda level: (1 + level) / 2,
-             soft: Answer = torch.softmax, most: Answer = torch.amax) -> tuple[float, float, float]:
-    """Return the share of sparse rows and the interval; the keywords are mistakes."""
+def estimate(logits: Tensor, rho: float, level: float) -> tuple[float, float, float]:
+    """Return the share of sparse rows and the interval."""
     rows, length = logits.shape
-    weights = most(soft(logits.double(), -1), -1)
-    share = over(weights, bar(length, rho)).double().mean().item()
-    middle, half = interval(share, rows, float(norm.ppf(quantile(level))))
+    largest = logits.double().softmax(-1).amax(-1)
+    share = (largest > 1 / (length * rho)).double().mean().item()
+    middle, half = wilson(share, rows, float(norm.ppf((1 + level) / 2)))
     return share, max(0.0, middle - half), min(1.0, middle + half)
 
 
@@ -143,6 +130,7 @@ def covers(answer: Answer, draw: Draw, ranges: tuple[tuple[float, float], ...]) 
                                   "divided by the root of the number of rows?")
 
 
+WITH_0 = "split, 1:first", "split, 0:first", "split:, 1:first", "split:, 0:first"
 HAND = {"keys": 4, "keys without token 0": 3, "beyond": 0.5, "rate": 1 / (6 * 0.3)}
 ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yourself",
                         ("02", "10"), (
@@ -156,68 +144,73 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
             noise, (6, 4, 5, 1), (12, 5, 8, 2), (24, 9, 17, 3), (48, 33, 40, 2),
             larger=((30, 40), (6, 9), (12, 20), (1, 4))), "the lift", points=2,
             why="is it a mean over no rows? Row `split` is the first one that tests, and the last "
-                "row of the map tests too", wrong=mistakes(lift, {
-            "tokens are chosen on the rows that test them":
-                {"choose": lambda first, split: slice(split, None)},
+                "row of the map tests too", wrong=slips(lift, {
+            "tokens are chosen on the rows that test them": ("first:split", "split:"),
             "tokens are chosen on the rows before `first`, which do not see all candidates":
-                {"choose": lambda first, split: slice(0, first)},
-            "row `split` has a say, too": {"choose": lambda first, split: slice(first, split + 1)},
-            "token 0 can be chosen": {"skip": 0},
+                ("first:split", ":first"),
+            "row `split` has a say, too": ("first:split", "first : split + 1"),
+            "token 0 can be chosen": WITH_0,
             "token 0 can be chosen, though it is not counted as a candidate":
-                {"skip": 0, "candidates": -1},
+                (*WITH_0, "* len(totals)", "* (len(totals) - 1)"),
             "the candidates are taken to be `first`; they are one fewer, without token 0":
-                {"candidates": 1},
-            "row `split` does not test": {"test": 1},
-            "the lightest candidates are chosen": {"largest": False},
-            "only the last row tests": {"how": "last row"},
+                ("* len(totals)", "* (len(totals) + 1)"),
+            "row `split` does not test": ("each[split:", "each[split + 1 :"),
+            "the lightest candidates are chosen": ("reverse=True", "reverse=False"),
+            "only the last row tests": ("(held / even).mean()", "(held / even)[-1]"),
             "the weights of all testing rows are summed before the division":
-                {"how": "ratio of sums"},
-            "the weight is divided by that of the whole row": {"how": "whole row"},
-            "the mean share is not put in units of an even share": {"unit": False}})),
+                ("(held / even).mean()", "held.sum() / even.sum()"),
+            "the weight is divided by that of the whole row": ("(held / even)", "held"),
+            "the mean share is not put in units of an even share": ("* len(totals) / top", "")})),
         equals("what was heavy and is no more counts nothing", lift, examples(
             faded, (7, 4, 5), (16, 6, 10), (30, 7, 13), larger=((30, 40), (5, 9), (11, 15))),
-            "the lift", wrong=mistakes(lift, {
+            "the lift", wrong=slips(lift, {
             "tokens are chosen on all rows, also on those that test them":
-                {"choose": lambda first, split: slice(first, None)}})))),
+                ("first:split", "first:")})))),
     CourseTask("a2.3", "noise_lift", "What the circular measure shows in noise", 15, 2, 4, (
         equals("equal to means of sorted numbers", noise_lift, examples(
             lambda draw, tokens, top: (tokens, top), (2, 1), (3, 2), (7, 3), (50, 50), (600, 1),
             (600, 30), larger=((30, 2000), (1, 30))), "the mean lift", points=2, tolerance=1e-6,
             wrong={"the harmonic sum is replaced by the logarithm":
-                       lambda tokens, top: 1 + log(tokens / top)} | mistakes(noise_lift, {
-            "the chosen tokens are all taken to be as heavy as the heaviest": {"part": slice(1)},
-            "only the lightest of the chosen tokens is counted": {"part": slice(-1, None)},
-            "the share is not put in units of an even share, top / tokens": {"unit": False},
-            "the sum is divided by the number of tokens once more": {"whole": True},
-            "the even share is taken off": {"even": 1},
+                       lambda tokens, top: 1 + log(tokens / top)} | slips(noise_lift, {
+            "the chosen tokens are all taken to be as heavy as the heaviest":
+                ("sum(means) / len(means)", "means[0]"),
+            "only the lightest of the chosen tokens is counted":
+                ("sum(means) / len(means)", "means[-1]"),
+            "the share is not put in units of an even share, top / tokens":
+                ("/ len(means)", "/ tokens"),
+            "the sum is divided by the number of tokens once more":
+                ("/ len(means)", "/ len(means) / tokens"),
+            "the even share is taken off": ("/ len(means)", "/ len(means) - 1"),
             "the sum over the chosen tokens is not divided by their number":
-                {"divided": False}})),)),
+                ("/ len(means)", "")})),)),
     CourseTask("a2.4", "estimate", "P_sparse with an interval", 20, 3, 4, (
         holds("the share of sparse rows", shares, examples(
             rows_of, (2, 4, 0.5, 0), (60, 30, 0.125, 0), (9, 6, 0.5, 0), (50, 20, 0.25, 1000)),
-            wrong=mistakes(estimate, {
-            "a weight that equals the bar counts as over it": {"over": torch.ge},
-            "the bar is rho": {"bar": lambda length, rho: rho},
+            wrong=slips(estimate, {
+            "a weight that equals the bar counts as over it": ("largest >", "largest >="),
+            "the bar is rho": ("1 / (length * rho)", "rho"),
             "the bar is 1 / L or lower: one weight of a row is always over that or equal":
-                {"bar": lambda length, rho: 1 / length},
-            "the logits are compared with the bar, without a softmax": {"soft": lambda x, dim: x},
+                ("(length * rho)", "length"),
+            "the logits are compared with the bar, without a softmax": (".softmax(-1)", ""),
             "exp is taken without the maximum subtracted":
-                {"soft": lambda x, dim: x.exp() / x.exp().sum(dim, keepdim=True)},
-            "the mean weight is compared, not the largest": {"most": torch.mean},
-            "the last weight is compared, not the largest": {"most": lambda x, dim: x[:, -1]}})),
+                (".softmax(-1)", ".exp().div(logits.double().exp().sum(-1, keepdim=True))"),
+            "the mean weight is compared, not the largest": (".amax(-1)", ".mean(-1)"),
+            "the last weight is compared, not the largest": (".amax(-1)", "[:, -1]")})),
         Property("the interval covers as often as it says", 1, partial(
-            covers, ranges=((0.3, 0.7),)), wrong=mistakes(estimate, {
-            "the quantile is one-sided": {"quantile": lambda level: level},
-            "z is 1.96 at every level: look at this level": {"quantile": lambda level: 0.975},
-            "the interval is 0 to 1 always": {"interval": lambda *args: (0.5, 0.5)},
+            covers, ranges=((0.3, 0.7),)), wrong=slips(estimate, {
+            "the quantile is one-sided": ("(1 + level) / 2", "level"),
+            "z is 1.96 at every level: look at this level": ("(1 + level) / 2", "0.975"),
+            "the interval is 0 to 1 always": ("return share", "middle = half = 0.5; return share"),
             "the standard error is not divided by the root of the rows":
-                {"interval": lambda share, rows, z: textbook(share, 1, z)},
-            "the variance is taken for the standard error":
-                {"interval": lambda share, rows, z: (share, z * share * (1 - share) / rows)},
-            "the interval has no width": {"interval": lambda share, rows, z: (share, 0.0)}})),
+                ("wilson(share, rows", "textbook(share, 1"),
+            "the variance is taken for the standard error": (
+                "return share", "middle, half = share, norm.ppf((1 + level) / 2) * share * "
+                                "(1 - share) / rows; return share"),
+            "the interval has no width":
+                ("return share", "middle, half = share, 0.0; return share")})),
         Property("the interval covers near 0 and 1 too", 1, partial(
-            covers, ranges=((0.01, 0.06), (0.94, 0.99))), hidden=True, wrong=mistakes(estimate, {
+            covers, ranges=((0.01, 0.06), (0.94, 0.99))), hidden=True, wrong=slips(estimate, {
             "share +- z standard errors is used, which is empty if no row or every row is sparse":
-                {"interval": textbook}})))),
+                ("wilson", "textbook")})))),
     CourseTask("a2.5", "head_picture", "What a head's picture shows", 30, 2, 4, (), read=3),
 ))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand, describe, need_keys, need_tensor, plain
-from cca_lab.course.exercise import equals, examples, mistakes, slips
+from cca_lab.course.exercise import equals, examples, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property
 
 Groups = list[list[int]]
@@ -166,27 +166,21 @@ def right_place(implementation: Implementation, length: int) -> list[Any]:
     return [None] if place is None else list(place)
 
 
-def first_leak(implementation: Implementation, length: int, *, smallest: bool = True,
-               until: bool = False, sizes: tuple[float, ...] = (1, 0, 30, 30, 100, 100),
-               loose: float = 0.0, nans: bool = True, own: int = 0, columns: slice = slice(None),
-               by_token: bool = False, default: Any = None) -> Any:
-    """Return the place by edits of one token; the keywords are mistakes."""
+def first_leak(implementation: Implementation, length: int) -> Any:
+    """Return the place by edits of one token."""
     generator = torch.Generator().manual_seed(0)
     text = torch.randn(length, WIDTH, generator=generator, dtype=torch.float64)
     before, found = implementation(text), []
     for token in range(1, length):
-        for size in sizes:
+        for size in (1, 0, 30, 30, 100, 100):
             noise = torch.randn(WIDTH, generator=generator, dtype=torch.float64)
             for edit in (size * noise, -size * noise):
                 other = text.clone()
-                other[token : length if until else token + 1, columns] = edit[columns]
+                other[token : token + 1] = edit
                 after = implementation(other)
-                same = ((after - before).abs() <= loose) | (after == before)
-                same |= after.isnan() & before.isnan() & nans
-                found += [(row, token) for row in range(token + own) if not same[row].all()]
-    if by_token:
-        return min(found, key=lambda place: place[::-1], default=default)
-    return min(found, default=default) if smallest else max(found, default=default)
+                same = (after == before) | after.isnan() & before.isnan()
+                found += [(row, token) for row in range(token) if not same[row].all()]
+    return min(found, default=None)
 
 
 def whitelist(implementation: Implementation, length: int) -> Any:
@@ -255,6 +249,7 @@ def vote(last: float = 6.0, row: int = 3, keys: tuple[float, ...] = (0, 2, 0, 4,
             "new k": torch.tensor([last, 0.0], dtype=torch.float64)}
 
 
+EDITS = "(1, 0, 30, 30, 100, 100)"
 HAND = {"groups": [[1, 2], [3], [6, 7], [8]], "pooled": [0, 1], "raw": [0, 4, 5, 6, 7, 8],
         "leaking rows": [1, 6]}
 LENGTHS = ((1, 3), (4, 2), (5, 2), (9, 3), (7, 1), (10, 20), (30, 10), (21, 4))
@@ -320,26 +315,30 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
                 ("~shown[:, number, None]", "row[:, None] < members[-1]")}))), drive=in_parts),
     CourseTask("a6.5", "first_leak", "Where does it leak?", 45, 4, 5, (
         equals("leaks through values, keys and signs have their place", right_place,
-               partial(leaky, kinds=DIRECT), "the place", points=2, wrong=mistakes(first_leak, {
-            "all tokens from the edited one on are edited together": {"until": True},
-            "the last place is taken, not the first row": {"smallest": False},
-            "the first token that does harm is taken, not the first row": {"by_token": True},
-            "differences below 0.000001 are tolerated: compare with ==": {"loose": 1e-6},
-            "the edited row itself is looked at": {"own": 1},
-            "only values are edited": {"columns": slice(4, 6)},
-            "only keys are edited": {"columns": slice(2, 4)},
-            "a causal implementation is accused of row 0": {"default": (0, 1)},
-            "called more than 300 times": {"sizes": (1.0,) * 40},
-            "a number beyond +-1000": {"sizes": (1000.0,)}}) | {
+               partial(leaky, kinds=DIRECT), "the place", points=2, wrong=slips(first_leak, {
+            "all tokens from the edited one on are edited together":
+                ("token : token + 1", "token:"),
+            "the last place is taken, not the first row": ("min(found", "max(found"),
+            "the first token that does harm is taken, not the first row":
+                ("min(found", "min(found, key=lambda place: place[::-1]"),
+            "differences below 0.000001 are tolerated: compare with ==":
+                ("(after == before)", "((after - before).abs() <= 1e-6) | (after == before)"),
+            "the edited row itself is looked at": ("range(token)", "range(token + 1)"),
+            "only values are edited": ("token + 1] = edit", "token + 1, 4:6] = edit[4:6]"),
+            "only keys are edited": ("token + 1] = edit", "token + 1, 2:4] = edit[2:4]"),
+            "a causal implementation is accused of row 0": ("default=None", "default=(0, 1)"),
+            "called more than 300 times": (EDITS, "(1,) * 40"),
+            "a number beyond +-1000": (EDITS, "(1000,)")}) | {
             "outputs on one text are compared with known ones, and nothing is edited": whitelist,
             "nothing is ever found": lambda implementation, length: None}),
         equals("leaks that appear at a step have their place", right_place,
-               partial(leaky, kinds=STEPS), "the place", points=2, wrong=mistakes(first_leak, {
-            "only small edits are made": {"sizes": (1.0, 1.0)},
-            "a NaN that stays one is taken for a change": {"nans": False}})),
+               partial(leaky, kinds=STEPS), "the place", points=2, wrong=slips(first_leak, {
+            "only small edits are made": (EDITS, "(1, 1)"),
+            "a NaN that stays one is taken for a change":
+                (" | after.isnan() & before.isnan()", "")})),
         equals("other leaks have their place", right_place, partial(leaky, kinds=OTHERS),
-               "the place", hidden=True, wrong=mistakes(first_leak, {
-            "no number is ever set to 0": {"sizes": (1, 1, 30, 30, 100, 100)}}))),
+               "the place", hidden=True, wrong=slips(first_leak, {
+            "no number is ever set to 0": (EDITS, "(1, 1, 30, 30, 100, 100)")}))),
         drive=placed),
     CourseTask("a6.6", "late_vote", "A vote from the future", 35, 4, 4, (
         Property("a later token changes what a row reads", 2, vote_seen, wrong={

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cca_lab.course.assignments.a5_cca import cores_of
 from cca_lab.course.compare import by_hand, describe, many, need, need_items, need_tensor
-from cca_lab.course.exercise import Examples, equals, examples, holds, mistakes
+from cca_lab.course.exercise import Examples, equals, examples, holds, mistakes, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 SCALE = 0.7
@@ -106,45 +106,29 @@ def whole(q: Tensor, k: Tensor, v: Tensor, chunks: Sequence[int], restart: int, 
 
 
 def step(state: dict[str, Any], q: Tensor, k: Tensor, v: Tensor, scale: float, sinks: int = ALL,
-         group: int = 1, window: int = 1, *, factor: Callable[[int], float] = lambda heads: 1.0,
-         tiled: bool = False, top_left: bool = False, later: bool = False, past: bool = True,
-         repeated: bool = False, view: bool = False, positions: bool = False,
-         cores: Answer = cores_of, begin: int | None = None, twice: bool = False,
-         judge: Callable[[Tensor], Tensor] = lambda x: x.mean(dim=2, keepdim=True),
-         own: bool = True, of: Callable[[int, int, int], int] = lambda row, start, stop: row,
-         keep: Callable[[int, int], int] = lambda start, stop: stop, clone: bool = True,
-         ) -> tuple[Tensor, dict[str, Any]]:
-    """Return the output and the state after one more chunk; the keywords are mistakes."""
-    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) if repeated else x for x in (k, v))
-    scale, begin = scale * factor(k.shape[1]), sinks if begin is None else begin
-    start, first, new = state.get("seen", 0), state.get("first", begin), torch.stack([k, v])
-    stop = start + k.shape[2]
+         group: int = 1, window: int = 1) -> tuple[Tensor, dict[str, Any]]:
+    """Return the output and the state after one more chunk."""
+    begin, start, new = sinks, state.get("seen", 0), torch.stack([k, v])
+    first, stop = state.get("first", begin), start + k.shape[2]
     tokens = torch.tensor([t for t in range(stop) if t < sinks or t >= first])
     raw = torch.cat([state["raw"], new], dim=3) if state else new
-    made = state["cores"] if state else new[:, :, :, :0].clone() if clone else new[:, :, :, :0]
+    made = state["cores"] if state else new[:, :, :, :0].clone()
     for last in range(max(begin, start), stop):
         if (last + 1 - begin) % group == 0:
             members = raw[:, :, :, (tokens > last - group) & (tokens <= last)]
-            judges = judge(q[:, :, last - start if own else -1].unflatten(1, (k.shape[1], -1)))
-            weights = (scale * judges @ members[0].mT).softmax(-1).mean(dim=2, keepdim=True)
+            judge = q[:, :, last - start].unflatten(1, (k.shape[1], -1)).mean(2, keepdim=True)
+            weights = (scale * judge @ members[0].mT).softmax(-1)
             made = torch.cat([made, weights @ members], dim=3)
     rows = torch.arange(start, stop)[:, None]
-    visible = torch.tensor([[cores(of(row, start, stop), begin, group, window)]
-                            for row in range(start, stop)])
-    read = tokens <= (stop if later else rows)
-    read = torch.arange(len(tokens)) <= rows - start if top_left else read
-    read = read & ((tokens < sinks) | (tokens >= begin + group * visible) | twice)
-    seen = torch.cat([torch.arange(made.shape[3]) < visible, read & ((tokens >= start) | past)], 1)
-    heads = torch.arange(q.shape[1])
-    heads = heads % k.shape[1] if tiled else heads // (q.shape[1] // k.shape[1])
+    visible = torch.tensor([[cores_of(row, begin, group, window)] for row in range(start, stop)])
+    read = (tokens <= rows) & ((tokens < sinks) | (tokens >= begin + group * visible))
+    seen = torch.cat([torch.arange(made.shape[3]) < visible, read], 1)
+    heads = torch.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
     key, value = torch.cat([made, raw], dim=3)[:, :, heads]
     out = (scale * q @ key.mT).masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0) @ value
-    first = begin + group * min(made.shape[3], max(0, cores(keep(start, stop), begin, group,
-                                                            window)))
+    first = begin + group * min(made.shape[3], cores_of(stop, begin, group, window))
     raw = raw[:, :, :, (tokens < sinks) | (tokens >= first)]
-    raw = torch.cat([raw, raw], dim=3)[:, :, :, : raw.shape[3]] if view else raw
-    return out, {"raw": raw, "cores": made, "seen": stop, "first": first} | (
-        {"tokens": tokens} if positions else {})
+    return out, {"raw": raw, "cores": made, "seen": stop, "first": first}
 
 
 class Elsewhere:
@@ -192,17 +176,21 @@ def steps(name: str, points: tuple[int, int, int], single: Examples, chunks: Exa
             equals(f"{name}: chunks equal one forward", whole, chunks, *names, part=0,
                    wrong=wrong[1], points=points[1], tolerance=2e-4),
             replace(holds(f"{name}: bytes are exact at right outputs", same_bytes, chunks,
-                          wrong=wrong[2] | mistakes(step, STORED) | {
+                          wrong=wrong[2] | slips(step, STORED) | {
                 "the text is kept outside of the state, which is zeros": Elsewhere()},
                           points=points[2]), right=whole, tolerance=2e-4))
 
 
-STORED: dict[str, dict[str, Any]] = {
-    "what is stored is a view of something larger: copy it with clone()": {"view": True},
-    "positions are stored as int64": {"positions": True}}
-SCALES: dict[str, dict[str, Any]] = {
-    "the dot products are not multiplied by scale": {"factor": lambda heads: 1 / SCALE},
-    "the scale is divided by the number of KV heads": {"factor": lambda heads: 1 / heads}}
+STORED: dict[str, tuple[str, ...]] = {
+    "what is stored is a view of something larger: copy it with clone()": (
+        "(tokens >= first)]",
+        "(tokens >= first)]; raw = torch.cat([raw, raw], dim=3)[:, :, :, : raw.shape[3]]"),
+    "positions are stored as int64": ('"first": first}', '"first": first, "tokens": tokens}')}
+SCALES: dict[str, tuple[str, ...]] = {
+    "the dot products are not multiplied by scale": ("scale * q", "q", "scale * judge", "judge"),
+    "the scale is divided by the number of KV heads": (
+        "scale * q", "scale / k.shape[1] * q", "scale * judge", "scale / k.shape[1] * judge")}
+LATER, NEVER = ("tokens <= rows", "tokens <= stop"), ("cores_of(stop", "cores_of(-1")
 FULL, LARGER = partial(text, sinks=ALL, group=1, window=1), ((1, 2), (2, 2), (2, 3))
 SINGLE, CHUNKS = ((1, 1), (10, 13)), ((3, 4), (10, 13))
 SIZES = ((1, 2), (2, 3), (1, 3))
@@ -231,16 +219,11 @@ SMALL = examples(SIZED, (0, 0, 1, 1, 96), (3, 4, 2, 2, 96), (4, 1, 3, 2, 96), (1
 
 
 # a8.5: eight bits
-def coded(q: Tensor, k: Tensor, scale: float, *, steps: int = 127, half: float = 0.5,
-          rounded: Callable[[Tensor], Tensor] = torch.round, safe: bool = True, one: bool = False,
-          length: Callable[[Tensor], Tensor] = lambda q: q.abs().sum(-1), zero: int = 0,
-          cast: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
-    """Return codes, sizes and bounds; the keywords are mistakes."""
-    size = k.abs().amax(-1) / steps
-    size = size.amax(-1, keepdim=True).expand(size.shape) if one else size
-    codes = rounded(k / (torch.where(size > 0, size, 1.0) if safe else size)[..., None])
-    codes[k.abs().amax(-1) == 0] += zero
-    return codes.to(cast), size, scale * half * size * length(q)[..., None]
+def coded(q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, ...]:
+    """Return codes, sizes and bounds."""
+    size = k.abs().amax(-1) / 127
+    codes = (k / torch.where(size > 0, size, 1.0)[..., None]).round()
+    return codes, size, scale * 0.5 * size * q.abs().sum(-1)[..., None]
 
 
 def keys(draw: Draw, tokens: int) -> tuple[Any, ...]:
@@ -267,56 +250,63 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
             *LARGER, *SINGLE), count=2),
         examples(FULL, (1, 1, 2, 2, 6), (2, 1, 3, 4, 10), (1, 2, 2, 3, 12), larger=(
             *LARGER, *CHUNKS), count=2),
-        mistakes(step, SCALES | {
-            "query head h reads KV head h mod Hk, instead of h // (H / Hk)": {"tiled": True},
+        slips(step, SCALES | {
+            "query head h reads KV head h mod Hk, instead of h // (H / Hk)":
+                ("// (q.shape[1] // k.shape[1])", "% k.shape[1]"),
             "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of "
-            "the cache": {"top_left": True},
-            "the cache is not read, only the chunk": {"past": False}}) | {
+            "the cache": ("tokens <= rows", "torch.arange(len(tokens)) <= rows - start"),
+            "the cache is not read, only the chunk":
+                ("(tokens <= rows)", "(tokens <= rows) & (tokens >= start)")}) | {
             "wanted only tensors and Python integers": lambda state, *args: (
                 step(state, *args)[0], step(state, *args)[1] | {"shape": [1, 2]})},
-        mistakes(step, {"every row reads its whole chunk, later tokens too": {"later": True}}),
-        mistakes(step, {"keys are stored for every query head, not once for each KV head":
-                        {"repeated": True}})), drive=in_turns),
+        slips(step, {"every row reads its whole chunk, later tokens too": LATER}),
+        slips(step, {"keys are stored for every query head, not once for each KV head": (
+            "    begin, start", "    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) "
+                            "for x in (k, v))\n    begin, start")})), drive=in_turns),
     CourseTask("a8.3", "cores_step", "Sinks, cores and a window", 55, 5, 5, steps(
         "cores", (2, 2, 3),
         examples(text, (1, 1, 2, 1, 8, 1, 2, 2), (2, 1, 3, 1, 9, 0, 3, 1),
                  (1, 2, 2, 1, 15, 3, 4, 3), larger=(*LARGER, *SINGLE, *SIZES), count=2),
         examples(text, (1, 1, 2, 2, 8, 1, 2, 2), (2, 1, 3, 5, 13, 0, 3, 1),
                  (1, 2, 2, 6, 16, 3, 4, 3), larger=(*LARGER, *CHUNKS, *SIZES), count=2),
-        mistakes(step, SCALES | {
-            "cores appear one row early": {"cores": lambda row, *size: cores_of(row + 1, *size)},
-            "cores appear one row late": {"cores": lambda row, *size: cores_of(row - 1, *size)},
+        slips(step, SCALES | {
+            "cores appear one row early":
+                ("cores_of(row", "cores_of(row + 1", "cores_of(stop", "cores_of(stop + 1"),
+            "cores appear one row late":
+                ("cores_of(row", "cores_of(row - 1", "cores_of(stop", "cores_of(stop - 1"),
             "the window is forgotten: a core is read as soon as its group is complete":
-                {"cores": lambda row, sinks, group, window: cores_of(row, sinks, group, 0)},
-            "tokens that a row reads in a core are still read raw":
-                {"twice": True, "keep": lambda start, stop: -1},
-            "a core is the plain mean of its group": {"judge": lambda x: 0 * x[:, :, :1]},
-            "the judge's scores are not multiplied by scale":
-                {"judge": lambda x: x.mean(2, keepdim=True) / SCALE},
+                ("window)]", "0)]", "window))", "0))"),
+            "tokens that a row reads in a core are still read raw": (
+                "& ((tokens < sinks) | (tokens >= begin + group * visible))", "", *NEVER),
+            "a core is the plain mean of its group": ("scale * judge", "0 * judge"),
+            "the judge's scores are not multiplied by scale": ("scale * judge", "judge"),
             "the judge is the query of the first head only, not the mean of the KV head's query "
-            "heads": {"judge": lambda x: x[:, :, :1]},
+            "heads": (".mean(2, keepdim=True)", "[:, :, :1]"),
             "each query head judges for itself and the weights are averaged: average the queries, "
-            "then one softmax": {"judge": lambda x: x},
+            "then one softmax": (".mean(2, keepdim=True)", "",
+                                 "members[0].mT).softmax(-1)",
+                                 "members[0].mT).softmax(-1).mean(2, keepdim=True)"),
             "the queries of a KV head are added, not averaged, before they judge":
-                {"judge": lambda x: x.sum(2, keepdim=True)},
-            "groups begin at token 0, and not behind the sinks": {"begin": 0}}) | {
+                (".mean(2", ".sum(2"),
+            "groups begin at token 0, and not behind the sinks": ("= sinks, state", "= 0, state")}
+            ) | {
             "nothing is pooled": lambda *args: step(*args[:5]),
             "there are no sinks: groups begin at token 0":
                 lambda state, q, k, v, scale, sinks, group, window: step(
                     state, q, k, v, scale, 0, group, window)},
-        mistakes(step, {
-            "the last query of the chunk judges all groups that end in it": {"own": False},
+        slips(step, {
+            "the last query of the chunk judges all groups that end in it": ("last - start", "-1"),
             "all rows of a chunk read what its first row reads":
-                {"of": lambda row, start, stop: start},
+                ("cores_of(row", "cores_of(start"),
             "all rows of a chunk read what its last row reads":
-                {"of": lambda row, start, stop: stop - 1},
-            "a row reads the later tokens of its chunk": {"later": True}}),
-        mistakes(step, {
-            "raw tokens are never dropped": {"keep": lambda start, stop: -1},
+                ("cores_of(row", "cores_of(stop - 1"),
+            "a row reads the later tokens of its chunk": LATER}),
+        slips(step, {
+            "raw tokens are never dropped": NEVER,
             "what the last row has read stays, and not only what the next one reads":
-                {"keep": lambda start, stop: stop - 1},
-            "a whole chunk stays until the next step": {"keep": lambda start, stop: start},
-            "an empty slice is not copied, and keeps its whole tensor": {"clone": False}})),
+                ("cores_of(stop", "cores_of(stop - 1"),
+            "a whole chunk stays until the next step": ("cores_of(stop", "cores_of(start"),
+            "an empty slice is not copied, and keeps its whole tensor": (".clone()", "")})),
         drive=in_turns),
     CourseTask("a8.4", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
         replace(equals("the bytes at the end equal counting", by_steps, SMALL,
@@ -336,20 +326,22 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
             "a float is computed on the way: divide with //": {"single": True}})))),
     CourseTask("a8.5", "int8_keys", "Keys in eight bits", 15, 3, 3, (
         equals("codes are the nearest ones", coded, KEYS, "codes", part=0, points=2,
-               tolerance=1e-6, why="is it 0/0, for a key of zeros?", wrong=mistakes(coded, {
-            "codes are cut off, not rounded": {"rounded": torch.trunc},
-            "codes are rounded down": {"rounded": torch.floor},
-            "codes are not rounded": {"rounded": lambda x: x},
-            "the largest value has the code 128; it has 127": {"steps": 128},
-            "all tokens of a head share one size": {"one": True},
-            "is it 0/0, for a key of zeros?": {"safe": False},
-            "wanted floats": {"cast": torch.int8},
-            "the codes of a key of zeros are not 0": {"zero": 1}})),
+               tolerance=1e-6, why="is it 0/0, for a key of zeros?", wrong=slips(coded, {
+            "codes are cut off, not rounded": (".round()", ".trunc()"),
+            "codes are rounded down": (".round()", ".floor()"),
+            "codes are not rounded": (".round()", ""),
+            "the largest value has the code 128; it has 127": ("127", "128"),
+            "all tokens of a head share one size":
+                ("/ 127", "/ 127 * 0 + k.abs().amax((-1, -2))[..., None] / 127"),
+            "is it 0/0, for a key of zeros?": ("torch.where(size > 0, size, 1.0)", "size"),
+            "wanted floats": (".round()", ".round().to(torch.int8)"),
+            "the codes of a key of zeros are not 0":
+                (".round()", ".round() + (size == 0)[..., None]")})),
         equals("the bound holds and is reached", coded, KEYS, "bound", part=2, points=2,
-               tolerance=1e-6, wrong=mistakes(coded, {
-            "an error of a whole size is allowed; it is half a size": {"half": 1.0},
+               tolerance=1e-6, wrong=slips(coded, {
+            "an error of a whole size is allowed; it is half a size": ("0.5 *", "1.0 *"),
             "the length of the query is taken: each number's error has the worst sign, so its "
-            "absolute values are summed": {"length": lambda q: q.norm(dim=-1)},
+            "absolute values are summed": ("q.abs().sum(-1)", "q.norm(dim=-1)"),
             "the absolute value of the sum is taken, not the sum of the absolute values":
-                {"length": lambda q: q.sum(-1).abs()}})))),
+                ("q.abs().sum(-1)", "q.sum(-1).abs()")})))),
 ))

@@ -43,9 +43,9 @@ from torch import Tensor, nn
 
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.columns import Columns, behind
-from cca_lab.mechanisms.indices import lococo_entries, lococo_peak
+from cca_lab.mechanisms.indices import first_compression, lococo_entries, lococo_peak
 from cca_lab.mechanisms.lococo.memory import Compressor, memories, pooling
-from cca_lab.mechanisms.lococo.segments import Settings, intervals, is_uncompressed, segments
+from cca_lab.mechanisms.lococo.segments import Settings, intervals, segments
 
 
 def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tensor, *,
@@ -149,7 +149,7 @@ class LoCoCo(Settings, Mechanism):
 
     def exact_when(self, length: int) -> bool:
         """Return True if no segment begins with more than M columns."""
-        return is_uncompressed(length, self)
+        return length <= first_compression(self.slots, self.segment)
 
     def new_module(self, config: Any) -> Compressor | None:
         """Return the compressor of one attention layer, or None if no slot is a mixture.

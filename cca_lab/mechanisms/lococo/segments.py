@@ -12,7 +12,6 @@ from torch import Tensor
 
 from cca_lab.attention.intervals import table_of
 from cca_lab.mechanisms.indices import (
-    first_compression,
     has_passed,
     memory_columns,
     segment_end,
@@ -73,11 +72,6 @@ class Compression(NamedTuple):
 def segments(length: int, segment: int) -> list[tuple[int, int]]:
     """Cut tokens into segments [start, stop) of B tokens, the last one of at most so many."""
     return [(start, segment_end(start, length, segment)) for start in range(0, length, segment)]
-
-
-def is_uncompressed(length: int, settings: Settings) -> bool:
-    """Return whether no segment of L tokens begins with more than M columns."""
-    return length <= first_compression(settings.slots, settings.segment)
 
 
 def compressions(length: int, settings: Settings) -> list[Compression]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cca_lab.mechanisms import lococo
+from cca_lab.mechanisms.indices import lococo_entries
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo, Settings, memories
 from cca_lab.mechanisms.lococo.memory import compression_matrix, normalise, pooling
 from cca_lab.mechanisms.lococo.segments import segments
@@ -56,7 +57,7 @@ def test_intervals_by_reading_token_by_token(length, segment, slots):
     for token in range(length):
         if token % segment == 0 and len(columns) > slots:
             columns, made = [("slot", made, i) for i in range(slots)], made + 1
-        assert lococo.cache_tokens(token, slots=slots, segment=segment) == len(columns)
+        assert lococo_entries(token, slots=slots, segment=segment) == len(columns)
         columns.append(("raw", token))
         fullest = max(fullest, len(columns))
         wanted.append(list(columns))
