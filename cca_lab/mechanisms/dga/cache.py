@@ -101,7 +101,7 @@ class DGAState(Segmented):
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after a prompt of `length` tokens."""
         kept, raw = cache_tokens(length, self.mechanism)
-        self.seen = length
+        self.seen, self.open = length, raw
         self.kept_key, self.kept_value = (draw(kept) for _ in range(2))
         self.raw_key, self.raw_value = (draw(raw) for _ in range(2))
         self.raw_query = draw.of(heads)(raw)
