@@ -3,24 +3,9 @@
 import json
 
 import pytest
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from cca_lab.files import results_folder
 from cca_lab.studies.benchmarks import attention
-
-
-def sdpa_flops(q, k, v, dropout=0.0, causal=False, *args, out_shape=None, **kwargs):
-    """Operations of PyTorch's attention on a CPU: two products, causal half of them."""
-    return 4 * q[0] * q[1] * q[2] * k[2] * q[3] // (2 if causal else 1)
-
-
-def work(call):
-    """The floating-point operations of a call's products."""
-    counted = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flops}
-    with FlopCounterMode(display=False, custom_mapping=counted) as counter:
-        call()
-    return counter.get_total_flops()
 
 
 @pytest.mark.parametrize("name", ["attention-cpu", "attention-epyc-bfloat16",
@@ -78,15 +63,3 @@ def test_contenders_agree_where_cca_is_full_attention():
     for gradients in others:
         for got, wanted in zip(gradients, full, strict=True):
             assert (got - wanted).abs().max() < 1e-5
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch's attention is another operator on "
-                                                      "a GPU")
-@pytest.mark.parametrize("implementation, saves", [("blocked", True), ("dense", False)])
-def test_cca_turns_pairs_into_fewer_operations(implementation, saves):
-    """More than a half of the saving in pairs, which is 3.5; the dense matrix saves nothing."""
-    full, cca = (work(attention.prepare(2048, name, "forward"))
-                 for name in (attention.FULL, (implementation, 256)))
-    pairs, fewer = (attention.pairs_of(2048, window) for window in (None, 256))
-    assert full == pytest.approx(4 * 64 * 8 * pairs, rel=1e-3)
-    assert (full / cca > pairs / fewer / 2) is saves

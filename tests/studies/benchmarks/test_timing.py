@@ -49,11 +49,6 @@ def test_a_gpu_is_waited_for(monkeypatch):
     assert seen == ["wait", "call", "wait"]
 
 
-def test_medians_and_ratios():
-    assert timing.median_and_range([3.0, 1.0, 2.0]) == (2.0, [1.0, 3.0])
-    assert timing.ratios([4.0, 9.0], [2.0, 3.0]) == [2.0, 3.0]
-
-
 def test_useful_operations_are_those_of_the_products():
     """Counted by PyTorch on a full square.
 
