@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +115,7 @@ class Segmented(Stored):
         return [cast(State, Ragged(states))] if fits else list(states)
 
 
-class Ragged:
+class Ragged(Stored):
     """What the states of rows of different length hold, for tokens that all of them read.
 
     Attributes:
@@ -225,19 +225,15 @@ class Ragged:
         return [self.key, self.value, *queries, *(x for state in self.states
                                                   for x in state.tensors())]
 
-    def join(self, states: Sequence[Any]) -> list[State]:
-        """Return the states: rows are joined but once."""
-        return list(states)
-
     def split(self) -> list[State]:
         """Return a state for each row, for chunks of more than one token."""
         return [self._state([row], whole=True) for row in range(len(self.states))]
 
-    def select(self, rows: Tensor) -> "Ragged":
+    def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows."""
         states: list[Any] = self.split()
         first = torch.zeros(1, dtype=torch.int64, device=rows.device)
-        return Ragged([states[row].select(first) for row in rows.tolist()])
+        return type(self)([states[row].select(first) for row in rows.tolist()])
 
 
 def aligned(rows: list[Tensor], places: int, *, left: bool = False) -> Tensor:

@@ -78,8 +78,6 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
         ValueError: if the compressor does not have one channel for each convolved slot.
     """
     columns, dtype = keys.shape[2], accumulation_dtype(keys.dtype)
-    if settings.convolved == settings.slots:
-        return _convolved_rows(torch.cat([keys, values], dim=-1), settings, compressor)
     accumulated = keys.new_zeros(keys.shape[:3]) if accumulated is None else accumulated
     sinks = torch.arange(settings.sinks, device=keys.device).expand(*keys.shape[:2], -1)
     heavy = settings.sinks + best(accumulated[..., settings.sinks:], settings.heavy)
@@ -90,22 +88,18 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
     is_kept = one_hot.sum(dim=2)                                            # (B, Hk, N)
     # (B, Hk, R), in order
     rest = is_kept.argsort(dim=-1, stable=True)[..., :columns - kept.shape[-1]]
-    pairs = torch.cat([keys, values], dim=-1).take_along_dim(rest[..., None], dim=2)
-    rows = _convolved_rows(pairs, settings, compressor)
+    output = keys.new_zeros((*keys.shape[:2], settings.convolved, rest.shape[-1]))
+    if compressor is not None:
+        pairs = torch.cat([keys, values], dim=-1)
+        output = compressor(pairs.take_along_dim(rest[..., None], dim=2))   # (B, Hk, M', R)
+        if output.shape[2] != settings.convolved:
+            raise ValueError(
+                f"module: got a compressor with {output.shape[2]} slots, wanted "
+                f"{settings.convolved} (slots less sinks and heavy); make it with the same options")
+    rows = normalise(output.to(dtype), settings.weights)
     target = rest.unsqueeze(2).expand_as(rows)
     mixed = rows.new_zeros((*rows.shape[:-1], columns)).scatter(-1, target, rows)
     return torch.cat([one_hot, mixed], dim=2)
-
-
-def _convolved_rows(pairs: Tensor, settings: Settings, compressor: nn.Module | None) -> Tensor:
-    """Return the rows of w over [key ; value] of the columns that they mix, (B, Hk, M', R)."""
-    output = pairs.new_zeros((*pairs.shape[:2], settings.convolved, pairs.shape[2])) \
-        if compressor is None else compressor(pairs)
-    if output.shape[2] != settings.convolved:
-        raise ValueError(
-            f"module: got a compressor with {output.shape[2]} slots, wanted {settings.convolved} "
-            "(slots less sinks and heavy); make it with the same options")
-    return normalise(output.to(accumulation_dtype(pairs.dtype)), settings.weights)
 
 
 def mix(weights: Tensor, columns: Tensor) -> Tensor:
