@@ -103,6 +103,13 @@ def pool(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
     return core_k, core_v
 
 
+@eager
+def slide(past: Sequence[Tensor], new: Sequence[Tensor], begin: int, end: int) -> list[Tensor]:
+    """Return tensors without their entries from `begin` to before `end`, then the new entries."""
+    slid: list[Tensor] = torch.ops.cca_lab.slide.default(past, new, begin, end)
+    return slid
+
+
 class _NativeAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, bounds: list[Tensor], scale: float,

@@ -223,5 +223,14 @@ def test_every_cache_decodes_with_the_op_as_without(built, monkeypatch, name):
         outputs.append(torch.cat([state.step(*(x[:, :, now:stop] for x in (q, k, v)), scale=0.3,
                                              rotation=None) for now, stop in pairwise(
                                                  [0, 17, *range(18, 41)])], dim=2))
-    assert len(calls) >= 20
+    assert len(calls) >= 20, "the op is not used"
     assert torch.allclose(*outputs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(9, 1, 2, 5), (0, 2, 1, 3), (5, 1, 0, 0), (5, 3, 4, 9)])
+def test_entries_slide_as_slices_do(built, sizes):
+    held, more, begin, end = sizes
+    past, new = ([torch.randn(2, n, 3, 5).transpose(1, 2) for _ in "kv"] for n in (held, more))
+    wanted = [torch.cat([x[:, :, :begin], x[:, :, end:], y], dim=2)
+              for x, y in zip(past, new, strict=True)]
+    assert all(map(torch.equal, native.slide(past, new, begin, end), wanted))

@@ -131,6 +131,7 @@ TORCH_LIBRARY(cca_lab, library) {
   library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale, Tensor(a!)? received) -> Tensor", &row);
   library.def("pool(Tensor q, Tensor k, Tensor v, int group, int count, float scale, Tensor? cos, Tensor? sin) -> "
               "(Tensor, Tensor)", &pool);
+  library.def("slide(Tensor[] past, Tensor[] next, int begin, int end) -> Tensor[]", &slide);
   library.def("backward(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor[] k, Tensor[] v, Tensor out, Tensor lse, "
               "Tensor[] bounds, float scale) -> (Tensor, Tensor[], Tensor[])", &backward);
 }

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from cca_lab.attention import native
 from cca_lab.attention.rotary import Rotation
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
@@ -40,9 +41,13 @@ class Copies:
         """Return the entries without those from `begin` to before `end`."""
         return torch.cat([entries[:, :, :begin], entries[:, :, end:]], dim=-2)
 
-    def slide(self, name: str, past: Tensor, new: Tensor, begin: int, end: int) -> Tensor:
-        """Return the entries of `past` without those from `begin` to before `end`, then `new`."""
-        return torch.cat([past[:, :, :begin], past[:, :, end:], new], dim=-2)
+    def slide(self, names: Sequence[str], past: Sequence[Tensor], new: Sequence[Tensor],
+              begin: int, end: int) -> list[Tensor]:
+        """Return tensors without their entries from `begin` to before `end`, then the new ones."""
+        if native.reads_rows(past[0]):
+            return native.slide(past, new, begin, end)
+        return [torch.cat([x[:, :, :begin], x[:, :, end:], y], dim=-2)
+                for x, y in zip(past, new, strict=True)]
 
     def forget(self, *names: str) -> None:
         """Free what is kept for the named tensors, which are made anew."""
@@ -80,11 +85,13 @@ class GrowingBuffers(Copies):
             return buffer.append(entries[:, :, end:])
         return buffer.drop(begin, end)
 
-    def slide(self, name: str, past: Tensor, new: Tensor, begin: int, end: int) -> Tensor:
-        """Return what is left of `past`, then `new`, as a view of a buffer."""
-        if past.numel() < FEW or torch.is_grad_enabled():
-            return super().slide(name, past, new, begin, end)
-        return self.drop(name, self.append(name, past, new), begin, end)
+    def slide(self, names: Sequence[str], past: Sequence[Tensor], new: Sequence[Tensor],
+              begin: int, end: int) -> list[Tensor]:
+        """Return what is left of each tensor, then its new entries, as views of buffers."""
+        if past[0].numel() < FEW or torch.is_grad_enabled():
+            return super().slide(names, past, new, begin, end)
+        return [self.drop(name, self.append(name, x, y), begin, end)
+                for name, x, y in zip(names, past, new, strict=True)]
 
     def forget(self, *names: str) -> None:
         """Free the buffers of the named tensors."""

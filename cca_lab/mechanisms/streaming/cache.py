@@ -79,8 +79,8 @@ class StreamingLLMState(Stored):
             output = attend_row(query, [self.key, key], [self.value, value], scale=scale,
                                 backend=self.backend)
             begin, end = sink_eviction(self.key.shape[2] + 1, self.sinks, self.recent)
-            self.key = self.buffers.slide("key", self.key, key, begin, end)
-            self.value = self.buffers.slide("value", self.value, value, begin, end)
+            self.key, self.value = self.buffers.slide(
+                self.stored, (self.key, self.value), (key, value), begin, end)
         else:
             self.key = self.buffers.append("key", self.key, key)
             self.value = self.buffers.append("value", self.value, value)

@@ -27,7 +27,8 @@ def follow(buffers, steps, seed=0):
     stored = new_entries(0)
     for number, (count, begin, end) in enumerate(steps):
         if count == 1 and end <= stored.shape[2]:
-            stored = buffers.slide("key", stored, new_entries(count, seed + number), begin, end)
+            (stored,) = buffers.slide(["key"], [stored], [new_entries(count, seed + number)],
+                                      begin, end)
             yield stored
             continue
         stored = buffers.append("key", stored, new_entries(count, seed + number))
