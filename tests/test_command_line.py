@@ -40,7 +40,6 @@ MISTAKES = {  # words; what the line says
     "an output that is a folder": (["evaluate", "--model", "model", "--out", "text"],
                                    "out: text is a folder"),
     "an unknown mechanism": (["evaluate", "--model", "model", "--attention", "x"], "'x'"),
-    "no owner": (["site", "--repository", "a/b/c"], "--repository: got 'a/b/c'"),
 }
 
 
