@@ -39,6 +39,7 @@ MISTAKES = {  # words; what the line says
                                 "--out: text.txt is also --text"),
     "an output that is a folder": (["evaluate", "--model", "model", "--out", "text"],
                                    "out: text is a folder"),
+    "no owner": (["site", "--repository", "a/b/c"], "--repository: got 'a/b/c'"),
     "an unknown mechanism": (["evaluate", "--model", "model", "--attention", "x"], "'x'"),
 }
 

@@ -1,6 +1,7 @@
 """Commands that check the installation, run the notebooks, write pages and handle shipped data."""
 
 import os
+import re
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -123,6 +124,8 @@ def site(*, out: Path = Path("build/site"), models: bool = True, repository: str
             Binder and Colab.
         branch: Branch of the repository.
     """
+    if repository is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise ValueError(f"--repository: got {repository!r}, wanted OWNER/NAME")
     from cca_lab.files import repository as clone
     from cca_lab.views.site import Site
 
