@@ -33,6 +33,12 @@ def test_any_number_of_keys_and_splits(keys, splits):
     check_decode(keys, splits)
 
 
+def test_more_parts_than_are_merged_at_once(monkeypatch):
+    """Dies: a merge whose sums are not rescaled when a later tile has a larger normaliser."""
+    monkeypatch.setattr(decode, "MERGED_AT_ONCE", 2)
+    check_decode(300, 5)
+
+
 @pytest.mark.parametrize("heads", [(1, 1), (8, 1), (20, 1), (6, 3)], ids=str)
 def test_grouped_queries(heads):
     check_decode(70, 2, heads=heads)
