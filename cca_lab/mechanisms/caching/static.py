@@ -9,7 +9,7 @@ read one at a time. The number of tokens rises with the last layer, and what a t
 by no row before it, so that a step that was interrupted can be repeated.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -179,7 +179,7 @@ class StaticLayer(StateLayer):
 
     def get_seq_length(self) -> int:
         """Return the number of tokens seen, behind the prompt as a tensor ()."""
-        return self.progress.seen if self.progress.held else self._read  # type: ignore[return-value]
+        return cast(int, self.progress.seen) if self.progress.held else self._read
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return length and first position of the keys that `update` returns."""
