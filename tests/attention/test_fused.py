@@ -18,7 +18,8 @@ needs_triton = pytest.mark.skipif(not fused.installed(), reason="triton exists f
 
 def on_a_gpu(rows=64, head_dim=64, dtype=torch.bfloat16):
     """What the choice of a backend reads of a tensor on a GPU, without one."""
-    return SimpleNamespace(device=torch.device("cuda"), dtype=dtype, shape=(1, 1, rows, head_dim))
+    return SimpleNamespace(device=torch.device("cuda"), is_cpu=False, dtype=dtype,
+                           shape=(1, 1, rows, head_dim))
 
 
 @needs_triton

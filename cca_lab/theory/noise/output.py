@@ -21,6 +21,8 @@ class GroupProblem:
 
 
 PRINTED = GroupProblem(lambda x, size: x / size, lambda x, size: x * size)  # Eq. 10
+MEAN_WEIGHT = GroupProblem(lambda x, size: x, lambda x, size: x * size)  # reading A
+GROUP_MASS = GroupProblem(lambda x, size: x / size, lambda x, size: x)  # reading B
 Array = npt.NDArray[Any]
 
 
