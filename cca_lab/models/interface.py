@@ -211,7 +211,8 @@ def padding_mask(*, attention_mask: Tensor | None = None, local_size: int | None
                  **kwargs: Any) -> Tensor | None:
     """Return the (B, tokens) padding mask; transformers' own masks would take O(L^2) memory.
 
-    There is none after the prompt with a static cache, which refuses padding: it would grow.
+    There is none after the prompt with a static cache, which refuses padding: it would grow. What
+    is compiled does not look at its numbers.
     """
     # a sliding window (`local_size`) is checked against the text in `check_call`; under
     # torch.compile transformers always adds its packed-sequence mask; check_positions covers that
@@ -220,7 +221,13 @@ def padding_mask(*, attention_mask: Tensor | None = None, local_size: int | None
         raise ValueError(
             "attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
             "window or bidirectional attention), wanted causal attention with at most padding")
-    return None if isinstance(q_offset, Tensor) else attention_mask
+    if not isinstance(q_offset, Tensor):
+        return attention_mask
+    if attention_mask is not None and not torch.compiler.is_compiling() \
+            and not attention_mask.all():
+        raise ValueError("attention_mask: got padding behind the prompt of a static cache, wanted "
+                         "none; leave cache_implementation out")
+    return None
 
 
 def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

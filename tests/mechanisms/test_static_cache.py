@@ -216,6 +216,10 @@ def test_what_has_no_static_form_is_refused():
     ids, mask, _ = left_padded([text(5)[0], text(9)[0]])
     with pytest.raises(ValueError, match="got padding"):
         generate(model, ids, attention_mask=mask, cache_implementation="static")
+    cache = StaticCache(model, 12)
+    logits(model, ids[:, :8], past_key_values=cache)
+    with pytest.raises(ValueError, match="got padding behind the prompt"):
+        logits(model, ids[:, 8:], past_key_values=cache, attention_mask=mask)
     with pytest.raises(ValueError, match="got 'offloaded_static', wanted 'static'"):
         generate(model, ids, cache_implementation="offloaded_static")
     cache = StaticCache(model, 12)
