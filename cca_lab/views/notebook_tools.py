@@ -78,13 +78,14 @@ def show_source(thing: Any, *, after: str = "") -> None:
     """Show the source, with syntax colours, of a function, class, module or Triton kernel.
 
     `after` names a turn, such as "03.6": the source is shown once that turn is done, and as its
-    difference from what the reader wrote there, if the two have a quarter of their lines in common.
+    difference from what the reader wrote there, if a quarter of the reader's lines recur in it.
     """
     if after and not is_done(after):
         print(f"The package's version is shown once your turn {after} is done; run this again then")
         return
-    source = inspect.getsource(getattr(thing, "fn", thing))  # a kernel keeps its function as fn
-    lines, language = textwrap.dedent(source).rstrip().splitlines(), "python"
+    # a kernel keeps its function as fn; a method is moved to the margin, as the reader's stands
+    source = textwrap.dedent(inspect.getsource(getattr(thing, "fn", thing)))
+    lines, language = source.rstrip().splitlines(), "python"
     if after and (compared := _difference(source_of(after), source)):
         lines, language = ["- yours, + the package's", *compared], "diff"
     display(Markdown("\n".join([f"```{language}", *lines, "```"])))
