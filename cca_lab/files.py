@@ -142,8 +142,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         new.rename(folder)
     finally:
         put_back(folder)
-        for rest in (new, old):
-            shutil.rmtree(rest, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def put_back(folder: Path) -> None:

@@ -135,6 +135,8 @@ def test_two_wordings_share_no_sentence_and_the_first_keeps_its_examples():
     first, second = (drawn(NiahSingle(wording=number))[0].prompt for number in (0, 1))
     assert str(NiahSingle()) == "niah_single digits=7"
     assert str(NiahSingle(wording=1)) == "niah_single digits=7 wording=1"
+    with pytest.raises(ValueError, match="wording: got -1"):
+        NiahSingle(wording=-1)
     assert not set(re.split(r"[.\n]\s*", first)) & set(re.split(r"[.\n]\s*", second)) - {""}
 
 

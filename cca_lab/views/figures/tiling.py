@@ -14,7 +14,6 @@ from cca_lab.attention.kernels.programs import Read
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
-    FAINT,
     INK,
     RAW,
     SERIES,
@@ -90,8 +89,7 @@ def _square(rows: int, columns: int, labels: Sequence[str] | None,
 @styled
 def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = None,
              row_name: str = "query", column_name: str = "key",
-             row_labels: Sequence[Any] | None = None, column_labels: Sequence[Any] | None = None,
-             cores: int = 0, numbered: bool = True, title: str = "") -> Figure:
+             column_labels: Sequence[Any] | None = None, title: str = "") -> Figure:
     """Draw each program's tiles in a colour of its own; masked tiles are paler and hatched.
 
     `reads` are those of `attention.kernels.programs`; the tensor is outlined, since tiles may reach
@@ -111,15 +109,10 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
     if loaded is not None:
         read_rows, read_columns = np.nonzero(as_array(loaded))
         axes.scatter(read_columns + 0.5, read_rows + 0.5, s=7, color=INK, linewidths=0, zorder=3)
-    if cores:
-        axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
-    if numbered:
-        _number(axes, reads, 0.5 if loaded is None else 0.94)
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", title=title, xlabel=column_name,
              ylabel=row_name)
     axes.spines[:].set_visible(False)
-    for axis, labels, size in ((axes.yaxis, row_labels, rows),
-                               (axes.xaxis, column_labels, columns)):
+    for axis, labels, size in ((axes.yaxis, None, rows), (axes.xaxis, column_labels, columns)):
         texts = tick_labels(labels, size)
         if texts and (labels is not None or size <= _MOST_UNASKED):
             upright = axis is axes.xaxis and max(map(len, texts)) > 2
@@ -134,18 +127,3 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
 def _inches(size: int, other: int) -> float:
     """Return the length of a side in inches, at least 1.6; the longer of two sides has 6 inches."""
     return max(1.6, 6.0 * min(1.0, size / other))
-
-
-def _number(axes: Axes, reads: Sequence[Read], share: float) -> None:
-    """Write each program's number into its widest tile, at a share of its width."""
-    largest: dict[int, Read] = {}
-    for read in reads:
-        size, best = read.columns[1] - read.columns[0], largest.get(read.program)
-        if best is None or size > best.columns[1] - best.columns[0]:
-            largest[read.program] = read
-    for program, read in largest.items():
-        left, right = read.columns
-        axes.text(left + share * (right - left), sum(read.rows) / 2, str(program), ha="center",
-                  va="center", fontsize=10, fontweight="bold", zorder=4,
-                  bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none",
-                        "alpha": 0.85})

@@ -43,7 +43,7 @@ FIGURES = {
     "online_softmax_steps": lambda: heatmaps.online_softmax_steps([[1.0], [0.5, 1.0]], [0, 1],
                                                                   [1.0, 1.5]),
     "tiles": lambda: tiling.tiles(6, 4, 3, labels=WORDS),
-    "programs": lambda: tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool(), cores=2),
+    "programs": lambda: tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool()),
     "growth": lambda: costs.growth([2, 4], {"a": [2, 4]}, ylabel="pairs"),
     "valleys": lambda: costs.valleys([2, 4, 8], {"a": [4, 3, 4]}, ylabel="pairs"),
     "bars": lambda: costs.bars({"a": 1.0, "b": 20.0}, xlabel="ms"),
