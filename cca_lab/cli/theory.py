@@ -4,7 +4,7 @@ import tyro
 
 
 def verify(ids: tyro.conf.Positional[tuple[str, ...]] = (), *, explain: bool = False) -> int:
-    """Verify the papers' theorems and numbers.
+    """Verify the claims of the ledger and the printed numbers.
 
     Args:
         ids: Claims to verify, such as T1; by default all.

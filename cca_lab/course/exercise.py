@@ -15,7 +15,17 @@ from typing import Any
 from torch import Tensor
 
 from cca_lab.course.compare import NOT_FINITE, describe, need, need_items
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Range, case, copied, outcome
+from cca_lab.course.tasks import (
+    Answer,
+    Draw,
+    GraderError,
+    Mistake,
+    Property,
+    Range,
+    case,
+    copied,
+    outcome,
+)
 
 Examples = Callable[[Draw], Iterable[tuple[str, tuple[Any, ...]]]]
 
@@ -118,7 +128,8 @@ def changed(function: Any, *pairs: tuple[str, str]) -> Any:
     source = textwrap.dedent(inspect.getsource(function))
     source = source[source.index("def ") :]
     for right, wrong in pairs:
-        assert source.count(right) == 1, f"{function.__name__}: {right!r} not once"
+        if source.count(right) != 1:  # a mistake of ours, which no answer may be said to share
+            raise GraderError(f"{function.__name__}: {right!r} not once")
         source = source.replace(right, wrong)
     file = f"<{function.__name__}, {pairs[0][1]}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file

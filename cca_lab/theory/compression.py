@@ -10,6 +10,8 @@ from fractions import Fraction
 from itertools import product
 from math import log2
 
+import torch
+
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape
 
@@ -89,6 +91,15 @@ def share_after(steps: int, slots: int) -> Fraction:
 # ---------------------------------------------------------------- cost
 
 HEAD_DIM = 128
+
+
+def most_at_once(slots: int, block: int) -> int:
+    """Count the numbers of Algorithm 2's arrays for a full cache, one feature: the most at once."""
+    entries = torch.ones(1, slots + block)
+    scores = torch.ones(block, 1) @ entries  # Step 3: a query reads the cache and its block
+    weights = torch.conv1d(entries, torch.ones(slots, 1, KERNEL), padding=KERNEL // 2)  # Step 4
+    cache = weights @ entries.T  # Step 5
+    return max(scores.numel(), weights.numel()) + cache.numel()
 
 
 def attention_multiplications(slots: int, block: int, head_dim: int = HEAD_DIM) -> int:

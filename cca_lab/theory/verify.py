@@ -1,4 +1,4 @@
-"""`cca-lab verify`: check every claim of the papers and their printed numbers."""
+"""`cca-lab verify`: check the claims of the ledger and the printed numbers."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -240,7 +240,7 @@ def taps(formula: str) -> Iterator[bool]:
 
 def peak(formula: str) -> Iterator[bool]:
     for M, B in [*product((1, 2, 4, 8, 16), repeat=2), (512, 512), (128, 512), (128, 1)]:
-        yield tex.value(formula, M=M, B=B) == max(B * (M + B), M * (M + B)) + M
+        yield tex.value(formula, M=M, B=B) == compression.most_at_once(M, B)
 
 
 def share(formula: str) -> Iterator[bool]:
