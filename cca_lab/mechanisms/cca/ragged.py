@@ -9,6 +9,7 @@ tokens.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Self
 
 import torch
@@ -18,11 +19,10 @@ from torch import Tensor
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
-from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import segmented
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.segmented import aligned, hiding
-from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
+from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, Pieces, State
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
 
@@ -50,6 +50,7 @@ class RaggedState(CCAState):
         sink_key, sink_value: (B, Hk, S, D).
         raw_key, raw_value: (B, Hk, s + g - 1, D), those of a row at the right.
         cos, sin: (B, 2 g - 1, D), those of the last tokens; None without rotary positions.
+        later: those of the tokens after them, until groups are pooled.
         waiting: the query that pools the last closed group, of each row where it is still to pool.
     """
 
@@ -64,6 +65,7 @@ class RaggedState(CCAState):
         self.buffers, self.visible, self.chunk_tables = GrowingBuffers(), (NO_TOKENS,) * 3, ()
         self.behind = [state.seen - self.sinks for state in states]
         self.waiting: dict[int, Tensor] = {}
+        self.later: list[Rotation] = []
         self.seen = max(state.seen for state in states)
         places = max(state.core_key.shape[2] for state in states) + ROOM
         width = self.window + self.group - 1
@@ -78,14 +80,13 @@ class RaggedState(CCAState):
             aligned([table[place] for table in tables if table is not None], 2 * self.group - 1)
             if tables[0] is not None else None for place in (0, 1))
 
-    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-             rotation: Rotation | None) -> Tensor:
-        """Process one new token of each row, see `State.step`."""
-        self.raw_key = torch.cat((self.raw_key[:, :, 1:], key), dim=2)
-        self.raw_value = torch.cat((self.raw_value[:, :, 1:], value), dim=2)
-        if rotation is not None and self.cos is not None and self.sin is not None:
-            self.cos, self.sin = (torch.cat((past[:, 1:], new.expand(len(past), -1, -1)), dim=1)
-                                  for past, new in zip((self.cos, self.sin), rotation, strict=True))
+    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+              rotation: Rotation | None) -> Pieces:
+        """Store one new token of each row, which sees what its row would see alone."""
+        self.raw_key, self.raw_value = self.buffers.slide(
+            ("raw_key", "raw_value"), (self.raw_key, self.raw_value), (key, value), 0, 1)
+        if rotation is not None:
+            self.later.append(rotation)
         self.behind = [count + 1 for count in self.behind]
         self.seen += 1
         for row, count in enumerate(self.behind):
@@ -94,14 +95,22 @@ class RaggedState(CCAState):
         latest = min(self.group, self.window) - 1
         if any(self.behind[row] % self.group >= latest for row in self.waiting):
             self._pool()
-        return attend_row(query, [self.core_key, self.sink_key, self.raw_key],
-                          [self.core_value, self.sink_value, self.raw_value], scale=scale,
-                          bias=_masks(tuple(self.behind), self.core_key.shape[2], self.sinks,
-                                      self.group, self.window, self.bias,
-                                      accumulation_dtype(query.dtype)))
+        return Pieces((self.core_key, self.sink_key, self.raw_key),
+                      (self.core_value, self.sink_value, self.raw_value),
+                      _masks(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
+                             self.window, self.bias, accumulation_dtype(query.dtype)))
+
+    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
+        """Drop nothing: the oldest raw token went when the new one came."""
 
     def _pool(self) -> None:
-        """Pool the groups that wait for it."""
+        """Pool the groups that wait for it, and bring the rotary tables up to date."""
+        if self.later and self.cos is not None and self.sin is not None:
+            self.cos, self.sin = (
+                torch.cat([past, *(x.expand(len(past), -1, -1) for x in new)], dim=1)[:, len(new):]
+                for past, new in zip((self.cos, self.sin), zip(*self.later, strict=True),
+                                     strict=True))
+            self.later = []
         if not self.waiting:
             return
         rows = torch.tensor(list(self.waiting), device="cpu")
@@ -124,6 +133,10 @@ class RaggedState(CCAState):
             cores[rows, :, places] = core[:, :, 0]
             setattr(self, name, cores)
 
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors that the state stores."""
+        return [*super().tensors(), *chain(*self.later)]
+
     def split(self) -> list[State]:
         """Return a state for each row, for chunks of more than one token."""
         self._pool()
@@ -131,7 +144,7 @@ class RaggedState(CCAState):
         for row, count in enumerate(self.behind):
             one, of_row = CCAState.__new__(CCAState), slice(row, row + 1)
             vars(one).update({name: value for name, value in vars(self).items()
-                              if name not in RaggedState.stored + ("behind", "waiting")})
+                              if name not in RaggedState.stored + ("behind", "waiting", "later")})
             one.buffers = GrowingBuffers()
             one.seen = count + self.sinks
             raw = self.raw_key.shape[2] - (count - first_raw(count, self.group, self.window))
