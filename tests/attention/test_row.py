@@ -244,13 +244,19 @@ def test_mutants_are_caught(built, wrong):
             check_pool(sizes, op=lambda *args: ops.pool(*args[:-1], *(args[-1] or (None, None))))
 
 
+SCATTERED = "kept_heads", {"kept": [[0, 2]], "others": {
+    "name": "cca", "group": 3, "window": 2, "per_query_head": True, "proportional": True}}
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("name", sorted(CACHES))
-def test_every_cache_decodes_with_the_op_as_without(built, monkeypatch, name):
-    mechanism = mechanism_of(name, OPTIONS[name][0])
+@pytest.mark.parametrize(("name", "options"), [*((name, OPTIONS[name][0]) for name in CACHES),
+                                               SCATTERED], ids=str)
+def test_every_cache_decodes_with_the_op_as_without(built, monkeypatch, name, options):
+    """Kept heads between others too, where only the others' cores have an addend."""
+    mechanism = mechanism_of(name, options)
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, heads, 40, 8, generator=generator, dtype=torch.float64)
-               for heads in (4, 2, 2))
+               for heads in (6, 3, 3))
     outputs, calls, right = [], [], native.row
     monkeypatch.setattr(native, "row", lambda *args: calls.append(args) or right(*args))
     for used in (False, True):
