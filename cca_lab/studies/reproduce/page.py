@@ -30,13 +30,12 @@ this scale; orders can.
 * **one seed**: there is one training, which does not show how far trainings differ.
 
 Trained settings are paired by seed (Student's t), others by window or question (bootstrap). Times
-and bytes are judged by the order of their medians. In the folded lists, the two numbers of a
-setting are its perplexity over the full-attention base's and the share of questions that it
-answers, averaged over seeds.
+and bytes are judged by the order of their medians.
 
-DGA's Figure 2, the share of sparse rows by length, is measured head by head in notebook 10. CCA's
-Figure 6, finetuning that converges within a tenth of its steps, was tried with two seeds, which lay
-too far apart to tell, and is not measured any more.
+The folded lists have the paper's numbers and ours: the perplexity divided by that of the base (in
+Figure 3 of CCA by that of the trained model) with full attention, and the share of questions that
+are answered, both averaged over seeds. Behind each place stands the name that `cca-lab study
+reproduce` takes to run the comparison again, or the whole command.
 """
 
 
@@ -78,15 +77,18 @@ def page(folder: Path) -> str:
 
 
 def _details(artefact: Artefact | Measured, found: Found) -> str:
-    command = getattr(artefact, "command", f"cca-lab study reproduce {artefact.name}")
-    printed = ""
-    if isinstance(artefact, Artefact) and artefact.printed:
-        numbers = "; ".join(f"{key}: {value:g}" for key, value in artefact.printed.items())
-        printed = f"*Printed*: {numbers} ({artefact.unit}). "
-    here = "; ".join(f"{label}: {numbers}" for label, numbers in found.numbers.items())
-    seeds = f", {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
-    return (f"* **{artefact.place}.** {printed}*Here*: {here} ({found.device}{seeds}; "
-            f"`{command}`). {artefact.why}")
+    numbers, place, printed = found.numbers, f"`{getattr(artefact, 'command', artefact.name)}`", ""
+    if isinstance(artefact, Artefact):
+        numbers = {label: numbers[label] for label in artefact.order if label in numbers}
+        if found.seeds:
+            place += f", {found.seeds} seed{'s' * (found.seeds != 1)}"
+        if artefact.printed:
+            listed = "; ".join(f"{key}: {value:g}" for key, value in artefact.printed.items())
+            printed = f"*Printed*: {listed} ({artefact.unit}). "
+    else:
+        place += f", {found.device}"
+    here = "; ".join(f"{label}: {measured}" for label, measured in numbers.items())
+    return f"* **{artefact.place}** ({place}). {printed}*Here*: {here}. {artefact.why}".rstrip()
 
 
 def write() -> Path:
