@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from cca_lab.files import models_folder, results_folder
+from cca_lab.files import results_folder
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.studies import lengths as by_length
 from cca_lab.studies.lengths import STAR, starred
-from cca_lab.studies.study import cell, label, markdown, percent
+from cca_lab.studies.study import label, markdown
 from cca_lab.studies.summary import COLUMNS, Spread, spoken, summaries
 
 FINDING = [{"group": group, "window": 64} for group in (8, 16)]  # of CCA in the table `finding`
-# of SmolLM2's adapters beside kept heads: trained on the same tokens, with full attention
-CONTROLS = {"gates": "smollm2-full", "gain": "smollm2-full-long"}
+# rows of the table `lengths` beside those of mechanisms; a row names its options
+SINKS = ("cca-sinks-0", "cca-sinks-4", "window-399")
 # those of the adapters trained alike that differ in more than the mechanism
 ALIKE = {"full": "full attention, the control", "grow": "the same cores, in groups that grew"}
 
@@ -25,20 +25,6 @@ def results(pattern: str) -> list[Row]:
     """Return the contents of the files of results whose name matches a pattern."""
     return [json.loads(path.read_text(encoding="utf-8"))
             for path in sorted(results_folder().glob(pattern), key=lambda path: path.stem)]
-
-
-def models() -> str:
-    """Return the table of the shipped base models: size, perplexity and exact match."""
-    rows = []
-    for path in sorted(models_folder().glob("*/pretraining.json")):
-        card = json.loads(path.read_text(encoding="utf-8"))
-        measured, context = card["results"], str(card["options"]["context"])
-        rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
-                     context, cell(measured["perplexity"]["value"], digits=1),
-                     percent(measured["exact_match"][context]["all"]["value"]),
-                     f"{card['seconds'] / 60:.0f} min, {card['device']}"])
-    return markdown(["model", "parameters", "context", "perplexity", "exact match", "trained in"],
-                    rows)
 
 
 def finding() -> str:
@@ -70,12 +56,11 @@ def answers() -> dict[str, tuple[float, float, float]]:
 
 
 def lengths() -> str:
-    """Return the table of SmolLM2's perplexity by context length, without those of kept heads."""
+    """Return the table of SmolLM2's perplexity by context length, untrained."""
     (study,) = results("lengths-smollm2.json")
     return by_length.table(study, {
         name: spoken(label(name, {})) if name in MECHANISMS else name
-        for name, row in study["rows"].items()
-        if row["attention"] != "kept_heads" and name not in CONTROLS.values()})
+        for name in study["rows"] if name in MECHANISMS or name in SINKS})
 
 
 def alike() -> str:

@@ -34,7 +34,7 @@ def of_file(table: Callable[[Row], str], file: str) -> Callable[[], str]:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "finding": model_tables.finding, "models": model_tables.models,
+    "finding": model_tables.finding,
     "compare": of_file(compare.table, "compare-gpt2-mini.json"),
     "lengths": model_tables.lengths,
     "retrieval": lambda: retrieval.table(results("retrieval-smollm2*.json")),

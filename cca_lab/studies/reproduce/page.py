@@ -30,13 +30,14 @@ this scale; orders can.
 * **one seed**: there is one training, which does not show how far trainings differ.
 
 Trained settings are paired by seed (Student's t), others by window or question (bootstrap). Times
-and bytes are judged by the order of their medians. In the folded lists, the two numbers of a
-setting are its perplexity over the full-attention base's and the share of questions that it
-answers, averaged over seeds.
+and bytes are judged by the order of their medians.
 
-DGA's Figure 2, the share of sparse rows by length, is measured head by head in notebook 10. CCA's
-Figure 6, finetuning that converges within a tenth of its steps, was tried with two seeds, which lay
-too far apart to tell, and is not measured any more.
+*Printed* are the paper's numbers, perplexities or scores. *Here* are ours: the perplexity divided
+by that of the base with full attention (in Figure 3 of CCA, of the trained model), the share of
+questions that are answered, averaged over seeds, or how many times as much time or memory full
+attention takes. Of more than three settings the first and the last are shown. Below each table
+stands the name by which `cca-lab study reproduce` runs a comparison again and prints all its
+settings, or the whole command.
 """
 
 
@@ -64,12 +65,11 @@ def page(folder: Path) -> str:
                         f"{told}. {len(OUT_OF_REACH)} more are out of reach.")]
     for paper, rows in found.items():
         if rows:
-            text += [f"\n## {paper[0].upper() + paper[1:]}\n", "| artefact | claim | verdict |",
-                     "| --- | --- | --- |",
-                     *(f"| {artefact.place} | {artefact.claim} | **{measured.verdict}** |"
-                       for artefact, measured in rows),
-                     "\n<details><summary>Numbers and reasons</summary>\n",
-                     *(_details(*row) for row in rows), "\n</details>"]
+            text += [f"\n## {paper[0].upper() + paper[1:]}\n",
+                     "| artefact | claim | printed | here | verdict |",
+                     "| --- | --- | --- | --- | --- |", *(_row(*row) for row in rows),
+                     "\n<details><summary>Commands and reasons</summary>\n",
+                     *(_reason(*row) for row in rows), "\n</details>"]
     text += ["\n## Out of reach\n", "| artefact | claim | what it would take |",
              "| --- | --- | --- |",
              *(f"| {each.paper}, {each.place} | {each.claim} | {each.why} |"
@@ -77,16 +77,29 @@ def page(folder: Path) -> str:
     return "\n".join(text) + "\n"
 
 
-def _details(artefact: Artefact | Measured, found: Found) -> str:
-    command = getattr(artefact, "command", f"cca-lab study reproduce {artefact.name}")
-    printed = ""
-    if isinstance(artefact, Artefact) and artefact.printed:
-        numbers = "; ".join(f"{key}: {value:g}" for key, value in artefact.printed.items())
-        printed = f"*Printed*: {numbers} ({artefact.unit}). "
-    here = "; ".join(f"{label}: {numbers}" for label, numbers in found.numbers.items())
-    seeds = f", {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
-    return (f"* **{artefact.place}.** {printed}*Here*: {here} ({found.device}{seeds}; "
-            f"`{command}`). {artefact.why}")
+def _row(artefact: Artefact | Measured, found: Found) -> str:
+    printed, here = "", dict(found.numbers)
+    if isinstance(artefact, Artefact):
+        printed = _ends([f"{number:g}" for number in artefact.printed.values()])
+        metric = artefact.metric == "answers"
+        here = {label: here[label].split(", ")[metric] for label in artefact.arms
+                if label in artefact.order and label in here}
+    listed = _ends([f"{number} ({label})" for label, number in here.items()])
+    return f"| {artefact.place} | {artefact.claim} | {printed} | {listed} | **{found.verdict}** |"
+
+
+def _ends(numbers: list[str]) -> str:
+    """Return up to three numbers, or the first and the last."""
+    return ", ".join(numbers) if len(numbers) <= 3 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _reason(artefact: Artefact | Measured, found: Found) -> str:
+    name = f"`{getattr(artefact, 'command', artefact.name)}`"
+    if isinstance(artefact, Measured):
+        name += f", {found.device}"
+    elif found.seeds:
+        name += f", {found.seeds} seed{'s' * (found.seeds != 1)}"
+    return f"* **{artefact.place}** ({name}). {artefact.why}".rstrip()
 
 
 def write() -> Path:
