@@ -124,7 +124,7 @@ def test_rungs_agree(name, options):
     q, k, v = bench.inputs(12, batch=2, heads=4, kv_heads=2)
     turned = bench.rotate(q, *tables), bench.rotate(k, *tables), v
     for tensors, keywords in ((bench.inputs(1), {}), ((q, k, v), {}),
-                              (turned, {"rotation": tables})):
+                              (turned, {"rotation": tables, "scale": 0.7})):
         wanted = implementation(name, "loops")(*tensors, **options, **keywords)
         for rung in rungs(name):
             got = implementation(name, rung)(*tensors, **options, **keywords)
