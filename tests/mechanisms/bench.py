@@ -375,15 +375,16 @@ def check_rope_translation(implementation: Implementation, options: dict, **size
 
 def check_rope_tables(implementation: Implementation, options: dict,
                       reference: Implementation) -> None:
-    """Tables (1, L, D), and (B, L, D) with other positions: only distances count."""
+    """Tables (1, L, D), and (B, L, D) with other positions and a factor, as some models have."""
     q, k, v = inputs(10, batch=2, heads=4, kv_heads=2)
-    here, there = rope_tables(10, 4), rope_tables(10, 4, offset=3)
-    wanted = reference(rotate(q, *here), rotate(k, *here), v, **options, rotation=here)
-    each = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
-    for shape, tables in (("1LD", [table[:1] for table in each]), ("BLD", each)):
-        turned = [rotate(x, *(table.unsqueeze(1) for table in tables)) for x in (q, k)]
-        assert_close(implementation(*turned, v, **options, rotation=tuple(tables)), wanted, shape,
-                     1e-11)
+    here, there = rope_tables(10, 4), [1.3 * table for table in rope_tables(10, 4, offset=3)]
+    for shape, rows in (("1LD", (here,)), ("BLD", (here, there))):
+        cos, sin = tables = [torch.stack(pair) for pair in zip(*rows, strict=True)]
+        turned = [rotate(x, cos[:, None], sin[:, None]) for x in (q, k)]
+        wanted = [reference(*(x[b : b + 1] for x in (*turned, v)), **options,
+                            rotation=rows[b % len(rows)]) for b in range(2)]
+        assert_close(implementation(*turned, v, **options, rotation=tuple(tables)),
+                     torch.cat(wanted), shape, 1e-11)
 
 
 def check_rope_distances(implementation: Implementation, options: dict,

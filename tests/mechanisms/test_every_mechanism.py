@@ -124,11 +124,33 @@ def test_rungs_agree(name, options):
     q, k, v = bench.inputs(12, batch=2, heads=4, kv_heads=2)
     turned = bench.rotate(q, *tables), bench.rotate(k, *tables), v
     for tensors, keywords in ((bench.inputs(1), {}), ((q, k, v), {}),
-                              (turned, {"rotation": tables})):
+                              (turned, {"rotation": tables, "scale": 0.7})):
         wanted = implementation(name, "loops")(*tensors, **options, **keywords)
         for rung in rungs(name):
             got = implementation(name, rung)(*tensors, **options, **keywords)
             bench.assert_close(got, wanted, f"{rung}, {len(wanted[0, 0])} tokens, {list(keywords)}")
+
+
+@every_name
+def test_rungs_agree_with_tables_of_any_shape(name):
+    for rung in rungs(name):
+        bench.check_rope_tables(implementation(name, rung), OPTIONS[name][0],
+                                implementation(name, "loops"))
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS
+                                  if not trains_a_module(MECHANISMS[name])])
+def test_half_precision_stays_close_to_the_loops(name):
+    """bfloat16 keeps 8 bits: a handful of roundings. The choice is given: it may flip."""
+    options = OPTIONS[name][0]
+    tensors = [x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2)]
+    exact = [x.double() for x in tensors]
+    chosen = form(MECHANISMS[name], "select")(*exact[:2], **options)
+    wanted = implementation(name, "loops")(*exact, selection=chosen, **options)
+    for rung in {"dense", "blocked"} & set(rungs(name)):
+        got = implementation(name, rung)(*tensors, selection=chosen, **options)
+        assert got.dtype == torch.bfloat16
+        bench.assert_close(got.double(), wanted, rung, tolerance=8 * 2**-8)
 
 
 @every_case
@@ -189,8 +211,9 @@ def test_causality_is_what_is_declared(name, options):
 
 @every_linear_case
 def test_effective_is_what_v_identity_reads(name, options):
-    effective = with_module(MECHANISMS[name], "effective")
-    bench.check_effective(implementation(name, "loops"), options, effective, heads=4, kv_heads=2)
+    for rotation in (None, bench.rope_tables(11, 4)):
+        bench.check_effective(implementation(name, "loops"), {**options, "rotation": rotation},
+                              form(MECHANISMS[name], "effective"), heads=4, kv_heads=2)
 
 
 # ---------------------------------------------------------------- what must not matter
@@ -210,7 +233,8 @@ def test_symmetries(name, options):
 @every_case
 def test_gradients(name, options):
     bench.check_gradients(implementation(name, "dense"), options)
-    bench.check_same_gradients(implementation(name, "dense"), options,
+    rotated = {**options, "rotation": bench.rope_tables(11, 4)}
+    bench.check_same_gradients(implementation(name, "dense"), rotated,
                                implementation(name, "loops"), heads=4, kv_heads=2)
 
 

@@ -27,8 +27,7 @@ def test_the_loops_equal_pytorch():
     bench.assert_close(full.loops(q, k, v), wanted, "against scaled_dot_product_attention")
 
 
-@pytest.mark.parametrize("query_tile", [1, 3, 4, 11, 64])
-@pytest.mark.parametrize("key_tile", [1, 3, 4, 11, 64])
+@pytest.mark.parametrize(("query_tile", "key_tile"), [(1, 1), (3, 4), (4, 3), (1, 64), (64, 11)])
 def test_tiles_never_change_the_result(query_tile, key_tile):
     bench.check_same(full.tiled, {"query_tile": query_tile, "key_tile": key_tile},
                      ignore_tiles(full.loops))

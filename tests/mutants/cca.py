@@ -59,7 +59,7 @@ sinks_counted_in_the_row = slip("n(i) as without sinks: cores are seen S tokens 
 
 
 def evict_the_sinks(state, count: int) -> None:
-    """CCAState._evict of the oldest tokens, as without sinks: killed by test_chunks_with_sinks."""
+    """CCAState._evict of the oldest tokens, as without sinks."""
     if count:
         state.raw_key, state.raw_value = (x[:, :, count:].clone()
                                           for x in (state.raw_key, state.raw_value))

@@ -50,8 +50,6 @@ later_rows_choose = slip("the scores of a block count all later rows", LOOPS, (
 first_head_scores = slip("the first query head of a KV head chooses for all", LOOPS,
                          (ROWS, "q[b, heads_kv],", "q[b, heads_kv][:1],"),
                          (ROWS, "[b, heads_kv], self", "[b, heads_kv][:1], self"))
-hidden_floor = slip("the paper's floor of 1K whatever is asked for", LOOPS,
-                    (COUNT, "self.floor, self.group", "1024, self.group"))
 
 # ---------------------------------------------------------------- how a group is pooled
 

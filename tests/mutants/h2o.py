@@ -37,14 +37,14 @@ scores_of_the_whole_text = slip("later rows decide, too", LOOPS, (
 # ---------------------------------------------------------------- the cache
 
 def state_that_evicts_first(state, query: Tensor, scale: float) -> Tensor:
-    """H2OState._attend after an eviction: killed by test_token_by_token_equals_the_mechanism."""
+    """H2OState._attend after an eviction."""
     if state.seen > state.prompt:
         state._evict()
     return type(state).attend_as_written(state, query, scale)
 
 
 def state_that_forgets_scores(state, query: Tensor, scale: float) -> Tensor:
-    """H2OState._attend from zero scores: killed by test_token_by_token_equals_the_mechanism."""
+    """H2OState._attend from zero scores."""
     state.score = torch.zeros_like(state.score)
     return type(state).attend_as_written(state, query, scale)
 

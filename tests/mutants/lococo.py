@@ -1,17 +1,15 @@
-"""Wrong LoCoCo attentions: one change each in the loops, or in the dense mask."""
+"""Wrong LoCoCo attentions: one change each in the loops."""
 
 from cca_lab.mechanisms import LoCoCo
 from tests.mechanisms.forms import form
-from tests.mutants.cca import MULTIPLIED
 from tests.mutants.slips import slip
 
-LOOPS, DENSE = form(LoCoCo, "loops"), form(LoCoCo, "attention", backend="dense")
+LOOPS = form(LoCoCo, "loops")
 READ, MIX, CUT = (f"cca_lab.mechanisms.lococo.mechanism.{name}" for name in (
     "read", "_mixing_weights", "segments"))
 FULL, MADE = "if len(accumulated) > settings.slots:", "weights @ old_keys, weights @ old_values"
 RATIO, RECEIVED = "positive.sum() > 0", "+= weights.detach()"
 
-mask_multiplied = slip("Eq. 1 as printed: the mask multiplies the logits", DENSE, MULTIPLIED)
 segments_from_nb = slip("Algorithms 1 and 2 as printed: segment n begins at token nB", LOOPS,
                         (CUT, "range(0, length", "range(segment - 1, length"),
                         (READ, "torch.zeros_like(queries), 0",

@@ -74,10 +74,10 @@ def check_room(cache: MechanismCache) -> None:
         kept = getattr(state.buffers, "_buffers", {}).values()
         stored = {buffer.tensor.untyped_storage().data_ptr() for buffer in kept}
         for tensor in state.tensors():
-            storage, entries = tensor.untyped_storage(), tensor.shape[2] if tensor.dim() == 4 else 0
-            in_room = storage.data_ptr() in stored
-            most = tensor.nbytes // entries * (entries + 2
-                                               * room_for(entries)) if in_room else tensor.nbytes
+            storage, most = tensor.untyped_storage(), tensor.nbytes
+            if storage.data_ptr() in stored:
+                entry = tensor.shape[:2].numel() * tensor.shape[3] * tensor.itemsize
+                most += 2 * room_for(tensor.shape[2]) * entry
             assert storage.nbytes() <= most, (f"{tuple(tensor.shape)}: {storage.nbytes()} bytes "
                                               f"are kept, not {most}")
             allocated[storage.data_ptr()] = storage.nbytes()  # layers share rotary tables
@@ -121,20 +121,31 @@ def check_left_padding(model, cache_class: type[MechanismCache], lengths=(3, 16,
         assert_equal(scores[row], wanted[0])
 
 
-def check_ragged(model, cache_class: type[MechanismCache]) -> list[State]:
+SIZES = [1] * 17 + [7] + [1] * 12 + [4, 1]
+
+
+def three_texts() -> list[Tensor]:
+    """Texts that have 3, 9 and 21 tokens before the chunks of `SIZES`."""
+    return [text(n + sum(SIZES), seed=n)[0] for n in (3, 9, 21)]
+
+
+def each_alone(model, cache_class: type[MechanismCache]) -> list[Tensor]:
+    """Logits of texts of three lengths, read alone."""
+    return [in_chunks(model, cache_class(model), one[None], [len(one) - sum(SIZES), *SIZES])[0]
+            for one in three_texts()]
+
+
+def check_ragged(model, cache_class: type[MechanismCache], alone: list[Tensor]) -> list[State]:
     """Rows of 3 to 21 tokens go on as each alone; rows are chosen midway, at the end one.
 
     Returns the first layer's states after each chunk.
     """
-    sizes = [1] * 17 + [7] + [1] * 12 + [4, 1]
-    texts = [text(n + sum(sizes), seed=n)[0] for n in (3, 9, 21)]
-    at = [len(one) - sum(sizes) for one in texts]
-    alone = [in_chunks(model, cache_class(model), one[None], [start, *sizes])[0]
-             for one, start in zip(texts, at, strict=True)]
+    texts = three_texts()
+    at = [len(one) - sum(SIZES) for one in texts]
     ids, mask, positions = left_padded([one[:start] for one, start in zip(texts, at, strict=True)])
     cache, rows, states = cache_class(model), [0, 1, 2], []
     logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
-    for number, size in enumerate(sizes):
+    for number, size in enumerate(SIZES):
         if number in (10, 30):
             kept = [2, 0, 0] if number == 10 else [1]
             cache.reorder_cache(torch.tensor(kept))

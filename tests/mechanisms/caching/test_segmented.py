@@ -7,25 +7,18 @@ from cca_lab.mechanisms.caching import segmented, state
 from cca_lab.mechanisms.caching.segmented import Ragged
 from cca_lab.mechanisms.kept_heads.cache import KeptHeadsState
 from cca_lab.models import swap_attention
-from tests.mechanisms.caching.checks import check_ragged
-from tests.mechanisms.lococo import test_cache as lococo
+from tests.mechanisms.caching.checks import check_ragged, each_alone
 from tests.models.tiny import tiny
 from tests.studies.benchmarks.test_decode import SMALL
 
 BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}
 PROMPT = {"group": 4, "gamma": 0.25}
+LOCOCO = {"slots": 4, "segment": 6, "kernel": 3, "sinks": 1, "heavy": 1}
 CASES = [
-    *(("lococo", options) for options in (*lococo.OPTIONS, {"segment": 2})),
-    ("dga", PROMPT), ("dga", BLOCKS), ("dga", {**BLOCKS, "gamma": 1.0, "block": 1}),
+    ("lococo", LOCOCO), ("lococo", {**LOCOCO, "segment": 2}), ("dga", PROMPT), ("dga", BLOCKS),
     *(("kept_heads", {"kept": [[1], [0]], "others": {"name": name, **SMALL[name]}})
-      for name in ("cca", "dga", "h2o", "streaming_llm", "random_tokens")),
+      for name in ("cca", "dga", "random_tokens")),
 ]
-
-
-def check(name, options, family="llama"):
-    model = lococo.swapped(family, **options) if name == "lococo" else swap_attention(
-        tiny(family), name, **options)
-    return check_ragged(model, CACHES[name])
 
 
 def kinds_of(read):
@@ -37,12 +30,15 @@ def kinds_of(read):
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_rows_go_on_together_as_each_alone(name, options, monkeypatch):
     """In buffers, and in copies; the rows by themselves where much would be read in vain."""
+    model = swap_attention(tiny("llama"), name, **options)
+    alone = each_alone(model, CACHES[name])
     monkeypatch.setattr(segmented, "TIMES_FEW", 2**40)
-    assert Ragged not in kinds_of(check(name, options))
+    assert Ragged not in kinds_of(check_ragged(model, CACHES[name], alone))
     together = options.get("others", {}).get("name") != "random_tokens"
     for few in (1, 2**14):
         monkeypatch.setattr(state, "FEW", few)
-        assert (Ragged in kinds_of(check(name, options))) == together
+        read = check_ragged(model, CACHES[name], alone)
+        assert (Ragged in kinds_of(read)) == together
 
 
 def shifted(hidden, *rest, right=segmented._mask):
@@ -58,6 +54,8 @@ def told_the_first_row(rows):
 @pytest.mark.parametrize(("place", "mutant"), [("_mask", shifted), ("_index", told_the_first_row)])
 def test_a_row_that_takes_its_neighbour_s_columns_is_caught(place, mutant, monkeypatch):
     monkeypatch.setattr(state, "FEW", 2**14)
+    model = swap_attention(tiny("llama"), "lococo", **LOCOCO)
+    alone = each_alone(model, CACHES["lococo"])
     monkeypatch.setattr(segmented, place, mutant)
     with pytest.raises(AssertionError, match="max error"):
-        check(*CASES[0])
+        check_ragged(model, CACHES["lococo"], alone)

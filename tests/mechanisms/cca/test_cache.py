@@ -1,168 +1,29 @@
-"""CCACache: decoding is the forward over the whole text, in the bytes of the closed form."""
-
+"""CCACache: padding, its size, rows of different length; test_every_cache.py has the rest."""
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transformers import DynamicCache
 
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.caches import CacheSizes, CCACache
 from cca_lab.mechanisms.caching import state as caching_state
-from cca_lab.mechanisms.cca import cache as cca
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.cca.ragged import RaggedState
-from cca_lab.mechanisms.indices import behind_sinks, first_raw
 from cca_lab.models import attention_maps, restore_attention, swap_attention
 from tests.mechanisms.caching import checks as cache_checks
 from tests.mechanisms.caching.checks import (
-    FAMILIES,
     assert_equal,
-    check_generation,
     check_left_padding,
     check_recomputed,
-    check_sizes,
 )
 from tests.models.tiny import left_padded, logits, text, tiny
-from tests.mutants import cca as wrong
-from tests.mutants import models as mutants
-
-SHAPES = [(4, 8), (4, 7), (5, 3), (3, 1), (1, 4), (16, 20)]  # also s < g, and s no multiple of g
-
-
-def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    return cache_checks.in_chunks(model, CCACache(model), ids, sizes)
-
-
-# ---- exactness
-
-
-def check_decoding(family: str, group: int, window: int) -> None:
-    model, ids = swap_attention(tiny(family), "cca", group=group, window=window), text(35, rows=2)
-    assert_equal(in_chunks(model, ids, [1] * 35), logits(model, ids))
-
-
-@pytest.mark.parametrize(("group", "window"), SHAPES)
-def test_decoding_equals_one_forward(group, window):
-    check_decoding("llama", group, window)
-
-
-def test_decoding_kills_an_eviction_of_one_too_many(monkeypatch):
-    monkeypatch.setattr(CCAState, "_evict", mutants.evict_one_too_many)
-    for check in (lambda: check_decoding("gpt2", 4, 7),
-                  lambda: check_chunks("gpt2", [13, 9, 13], group=4, window=7)):
-        # a row reads what is left; a chunk finds a hole
-        with pytest.raises((AssertionError, ValueError), match="max error|intervals"):
-            check()
-
-
-def test_decoding_kills_a_core_that_is_late(monkeypatch):
-    monkeypatch.setattr(cca, "cca_step", mutants.core_one_late)
-    with pytest.raises((AssertionError, ValueError), match="max error|intervals"):
-        check_decoding("gpt2", 4, 7)
-
-
-def check_chunks(family: str, sizes: list[int], **options) -> None:
-    model, ids = swap_attention(tiny(family), "cca", **options), text(sum(sizes))
-    assert_equal(in_chunks(model, ids, sizes), logits(model, ids))
-
-
-@pytest.mark.parametrize("sizes", [[40], [30, 1, 1, 1, 7], [1, 39], [7] * 6, [3, 20, 2, 15]],
-                         ids=str)
-def test_chunks_equal_one_forward(sizes):
-    check_chunks("gpt2", sizes, group=4, window=6)
-    check_chunks("gpt2", sizes, group=4, window=6, sinks=2, proportional=True)
-
-
-def test_chunks_kill_a_judge_in_the_wrong_place(monkeypatch):
-    monkeypatch.setattr(CCAState, "close_groups_as_written", CCAState._close_groups, raising=False)
-    monkeypatch.setattr(CCAState, "_close_groups", mutants.judge_first_of_chunk)
-    with pytest.raises(AssertionError, match="max error"):
-        check_chunks("gpt2", [7] * 6, group=4, window=6)
-
-
-@pytest.mark.parametrize("options", [dict(per_query_head=True), dict(pooling="mean"),
-                                     dict(pooling="max")], ids=str)
-def test_chunks_equal_one_forward_with_every_option(options):
-    check_chunks("llama", [9, 1, 1, 13, 1, 10], group=4, window=6, **options)
-
-
-SINKS = dict(group=4, window=6, sinks=3)
-
-
-@pytest.mark.parametrize("options", [{}, dict(sinks=1), dict(sinks=50), dict(per_query_head=True),
-                                     dict(pooling="max")], ids=str)
-def test_chunks_with_sinks(options):
-    """Chunks that end among the sinks, at their last one and behind them."""
-    for sizes in ([1] * 34, [9, 1, 1, 13, 1, 9], [2, 3, 1, 30]):
-        check_chunks("llama", sizes, **SINKS | options)
-
-
-def test_chunks_kill_a_cache_that_drops_the_sinks(monkeypatch):
-    monkeypatch.setattr(CCAState, "_evict", wrong.evict_the_sinks)
-    for sizes in ([1] * 30, [9, 1, 1, 13, 1, 9]):
-        with pytest.raises(AssertionError, match="max error"):
-            check_chunks("gpt2", sizes, **SINKS)
-
-
-@given(st.data())
-@settings(max_examples=30)
-def test_state_equals_the_mechanism_for_any_chunks(data):
-    """CCAState against the mechanism, without a model."""
-    group, window = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 14))
-    sizes = data.draw(st.lists(st.integers(1, 17), min_size=1, max_size=6))
-    kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
-    options = dict(group=group, window=window, per_query_head=data.draw(st.booleans()),
-                   sinks=data.draw(st.sampled_from([0, 0, 1, 4, 15])))
-    length, sinks = sum(sizes), options["sinks"]
-    torch.manual_seed(length)
-    q = torch.randn(batch, kv_heads * share, length, 4, dtype=torch.float64)
-    k, v = torch.randn(2, batch, kv_heads, length, 4, dtype=torch.float64)
-    angle = torch.arange(length)[:, None] * torch.tensor([1.0, 0.1, 1.0, 0.1], dtype=torch.float64)
-    rotation = (angle.cos()[None], angle.sin()[None]) if data.draw(st.booleans()) else None
-    wanted = CCA(**options).attention(q, k, v, scale=0.7, rotation=rotation)
-    state, start = CCAState(CCA(**options)), 0
-    for size in sizes:
-        now = slice(start, start + size)
-        tables = rotation and tuple(table[:, now] for table in rotation)
-        got = state.step(q[:, :, now], k[:, :, now], v[:, :, now], scale=0.7, rotation=tables)
-        assert_equal(got, wanted[:, :, now], 1e-12)
-        start += size
-        behind = behind_sinks(start, sinks)
-        raw = behind - first_raw(behind, group, window)
-        assert state.raw_key.shape[2] == min(start, sinks) + raw
-        assert raw <= max(window + group - 2, 0)
-
 
 # ---- generate()
 
 
-@pytest.mark.parametrize("prompt", [1, 6, 31])
-def test_greedy_generation_equals_recomputation(prompt):
+def test_left_padded_prompts_in_chunks_equal_each_alone():
     model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
-    check_recomputed(model, CCACache, text(prompt, rows=2), max_new_tokens=20)
-
-
-@pytest.mark.parametrize(("length", "rows", "options"),
-                         [(13, 2, dict(num_beams=3, num_return_sequences=3)),
-                          (31, 1, dict(prefill_chunk_size=6))], ids=["beams", "prefill in chunks"])
-def test_other_generation_equals_recomputation(length, rows, options):
-    model = swap_attention(tiny("llama"), "cca", group=3, window=5)
-    check_recomputed(model, CCACache, text(length, rows=rows), **options)
-
-
-@pytest.mark.parametrize("sinks", [3, 30])
-def test_generation_with_sinks(sinks):
-    """Greedy, with beams, in chunks, and padded on the left: rows of 3 tokens hold sinks alone."""
-    check_generation("llama", "cca", **SINKS | dict(sinks=sinks))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_left_padded_generation_equals_each_prompt_alone(family):
-    model = swap_attention(tiny(family), "cca", group=4, window=7)
-    for chunks in (None, 4):
-        check_left_padding(model, CCACache, prefill_chunk_size=chunks)
+    check_left_padding(model, CCACache, prefill_chunk_size=4)
 
 
 def test_left_padded_beam_search():
@@ -188,24 +49,6 @@ def fill(model, length: int, rows: int = 1, step: int = 9) -> CCACache:
     for chunk in ids.split(step, dim=1):
         logits(model, chunk, past_key_values=cache)
     return cache
-
-
-def check_bytes(family: str, **options) -> None:
-    model = swap_attention(tiny(family), "cca", group=4, window=7, **options)
-    check_sizes(model, CCACache, (1, 1, 1, 1, 20, 1, 1, 1, 7, 1, 25))
-
-
-@pytest.mark.parametrize("options", [{}, dict(per_query_head=True), dict(sinks=3),
-                                     dict(sinks=10, per_query_head=True)], ids=str)
-def test_bytes_equal_the_closed_form(options):
-    for family in FAMILIES:
-        check_bytes(family, **options)
-
-
-def test_bytes_kill_an_eviction_that_frees_nothing(monkeypatch):
-    monkeypatch.setattr(CCAState, "_evict", mutants.evict_without_clone)
-    with pytest.raises(AssertionError, match="bytes are kept"):
-        check_bytes("gpt2")
 
 
 def test_bytes_are_length_over_group_plus_window():
@@ -276,22 +119,28 @@ RAGGED = [dict(group=4, window=7), dict(group=3, window=1), dict(group=2, window
           dict(group=5, window=3, proportional=True), dict(group=4, window=6, pooling="mean")]
 
 
-def check_ragged(options, family="llama"):
-    model = swap_attention(tiny(family), "cca", **options)
-    return {type(state) for state in cache_checks.check_ragged(model, CCACache)}
+def ragged(options):
+    """The model, its cache and the logits of each row alone."""
+    model = swap_attention(tiny("llama"), "cca", **options)
+    return model, CCACache, cache_checks.each_alone(model, CCACache)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def kinds_of(states):
+    return {type(state) for state in states}
+
+
 @pytest.mark.parametrize("options", RAGGED, ids=str)
-def test_ragged_rows_go_on_together(options, family, monkeypatch):
+def test_ragged_rows_go_on_together(options, monkeypatch):
     """In one state that holds all rows, and row by row where that would copy much."""
-    assert check_ragged(options, family) == {CCAState}
+    case = ragged(options)
+    assert kinds_of(cache_checks.check_ragged(*case)) == {CCAState}
     monkeypatch.setattr(caching_state, "FEW", 2**14)
-    assert RaggedState in check_ragged(options, family)
+    assert RaggedState in kinds_of(cache_checks.check_ragged(*case))
 
 
 def test_ragged_rows_kill_cores_that_are_never_made(monkeypatch):
+    case = ragged(RAGGED[0])
     monkeypatch.setattr(caching_state, "FEW", 2**14)
     monkeypatch.setattr(RaggedState, "_pool", lambda state: state.waiting.clear())
     with pytest.raises(AssertionError, match="max error"):
-        check_ragged(RAGGED[0])
+        cache_checks.check_ragged(*case)

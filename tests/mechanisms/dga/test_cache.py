@@ -1,4 +1,4 @@
-"""DGACache: "blocks" is the forward over the whole text; "prompt" is Section 5.1, by hand."""
+"""DGACache: "prompt" is Section 5.1, by hand; test_every_cache.py has "blocks"."""
 
 import math
 
@@ -9,15 +9,13 @@ from cca_lab.mechanisms import DGA
 from cca_lab.mechanisms.caches import CacheSizes, DGACache
 from cca_lab.mechanisms.dga import cache as cache_module
 from cca_lab.mechanisms.dga.cache import DGAState
-from cca_lab.models import restore_attention, swap_attention
+from cca_lab.models import swap_attention
 from tests.mechanisms.bench import rope_tables, rotate
 from tests.mechanisms.caching import checks as cache_checks
-from tests.mechanisms.caching.checks import FAMILIES, assert_equal, generate
-from tests.models.tiny import left_padded, logits, text, tiny
+from tests.mechanisms.caching.checks import assert_equal, generate
+from tests.models.tiny import logits, text, tiny
 from tests.mutants import dga as mutants
 
-# 2 focal tokens and 2 groups a block
-BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}
 PROMPT = {"group": 4, "gamma": 0.25}
 
 
@@ -25,55 +23,9 @@ def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     return cache_checks.in_chunks(model, DGACache(model), ids, sizes)
 
 
-# ---- "blocks": one forward over the whole text
-
-
-@pytest.mark.parametrize("sizes", cache_checks.CHUNKS, ids=str)
-def test_blocks_in_chunks_equal_one_forward(sizes):
-    cache_checks.check_chunks("gpt2", "dga", sizes, **BLOCKS)
-
-
-@pytest.mark.parametrize("options", [dict(recent=1, random=2, seed=3),
-                                     dict(floor=5),
-                                     dict(group=1), dict(gamma=1.0), dict(block=1)], ids=str)
-def test_blocks_with_every_option(options):
-    cache_checks.check_chunks("llama", "dga", [11, 1, 1, 9], **{**BLOCKS, **options})
-
-
-def test_blocks_kill_raw_tokens_that_stay(monkeypatch):
-    monkeypatch.setattr(DGAState, "_forget_raw", mutants.raw_tokens_stay)
-    with pytest.raises(AssertionError, match="chunks against one forward"):
-        cache_checks.check_chunks("gpt2", "dga", [13, 1, 1, 12], **BLOCKS)
-
-
-@pytest.mark.parametrize("options", [BLOCKS, {**BLOCKS, "group": 2, "block": 5}, {**BLOCKS,
-                                                                                  "block": 40},
-                                     {**BLOCKS, "gamma": 0.6}], ids=str)
-def test_state_with_blocks_equals_the_mechanism(options):
-    for seed, sizes in enumerate([[1] * 20, [23], [3, 8, 1, 9], [16, 8, 1]]):
-        cache_checks.check_state("dga", options, sizes, rotated=seed != 1, seed=seed)
-
-
-@pytest.mark.parametrize("family", ("gpt2", "llama"))
-def test_blocks_generation_equals_recomputation(family):
-    cache_checks.check_generation(family, "dga", **BLOCKS)
-
-
-@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
-def test_left_padded_generation_equals_each_prompt_alone(options):
-    model = swap_attention(tiny("llama"), "dga", **options)
+def test_left_padded_generation_equals_each_prompt_alone():
+    model = swap_attention(tiny("llama"), "dga", **PROMPT)
     cache_checks.check_left_padding(model, DGACache, (3, 10, 17))
-
-
-@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
-def test_padded_forward_equals_each_row_alone(options):
-    """Padding is no token: it takes no part in the choice."""
-    model = swap_attention(tiny("llama"), "dga", **options)
-    prompts = [text(n, seed=n)[0] for n in (9, 21)]
-    ids, mask, positions = left_padded(prompts)
-    got = logits(model, ids, attention_mask=mask, position_ids=positions, use_cache=False)
-    for row, prompt in enumerate(prompts):
-        assert_equal(got[row, -len(prompt):], logits(model, prompt[None], use_cache=False)[0])
 
 
 # ---- "prompt": Section 5.1
@@ -163,23 +115,13 @@ def test_prompt_kills_a_group_that_closes_early(monkeypatch):
         check_prompt_decode()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_prompt_is_one_forward_and_decoding_is_not(family):
+def test_prompt_is_one_forward_and_decoding_is_not():
     """Prefill equals the forward over the prompt; after it a forward would choose anew."""
-    model, ids = swap_attention(tiny(family), "dga", **PROMPT), text(30, rows=2)
+    model, ids = swap_attention(tiny("gpt2"), "dga", **PROMPT), text(30, rows=2)
     got = in_chunks(model, ids, [20] + [1] * 10)
     assert_equal(got[:, :20], logits(model, ids[:, :20]))
     assert (got[:, 20:] - logits(model, ids)[:, 20:]).abs().max() > 1e-3
     assert_equal(got, in_chunks(model, ids, [20, 3, 7]))
-
-
-def test_short_texts_are_full_attention():
-    """With the paper's floor the prompt is all focal, and the first m' tokens are read raw."""
-    model, ids = tiny("llama"), text(30)
-    wanted = logits(model, ids)
-    swap_attention(model, "dga", group=16, gamma=0.1, floor=1024)
-    assert_equal(in_chunks(model, ids, [12] + [1] * 18), wanted)
-    restore_attention(model)
 
 
 def test_beam_search_with_a_prompt_keeps_the_beams_apart():
@@ -194,26 +136,23 @@ def test_beam_search_with_a_prompt_keeps_the_beams_apart():
 # ---- size
 
 
-def check_prompt_bytes(family: str, options: dict) -> None:
+def check_prompt_bytes(**options) -> None:
     """As `cache_checks.check_bytes`, for a size that depends on where the prompt ends."""
-    model = swap_attention(tiny(family), "dga", **options)
+    model = swap_attention(tiny("gpt2"), "dga", **options)
     cache_checks.check_sizes(model, DGACache, (21, 1, 1, 1, 1, 1, 1, 20, 1, 3), prompt=21)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bytes_equal_the_closed_form(family):
-    cache_checks.check_bytes(family, "dga", **BLOCKS)
-    for options in (BLOCKS, PROMPT, {**PROMPT, "floor": 30}):
-        check_prompt_bytes(family, options)
+def test_bytes_equal_the_closed_form():
+    check_prompt_bytes(**PROMPT)
+    check_prompt_bytes(**PROMPT, floor=30)
 
 
-@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
-def test_bytes_kill_views_and_raw_tokens_that_stay(options, monkeypatch):
-    for name, mutant in (("_keep", mutants.keep_a_view), ("_forget_raw", mutants.raw_tokens_stay)):
-        with monkeypatch.context() as patch, pytest.raises(AssertionError,
-                                                           match="closed form|bytes are kept"):
-            patch.setattr(DGAState, name, mutant)
-            check_prompt_bytes("gpt2", options)
+@pytest.mark.parametrize(("name", "mutant"), [("_keep", mutants.keep_a_view),
+                                              ("_forget_raw", mutants.raw_tokens_stay)])
+def test_bytes_kill_views_and_raw_tokens_that_stay(name, mutant, monkeypatch):
+    monkeypatch.setattr(DGAState, name, mutant)
+    with pytest.raises(AssertionError, match="closed form|bytes are kept"):
+        check_prompt_bytes(**PROMPT)
 
 
 def test_bytes_of_the_paper_s_setting():

@@ -85,29 +85,10 @@ def test_state_equals_the_mechanism_without_a_model(data):
     bench.assert_close(torch.cat(parts, dim=2), wanted, "state")
 
 
-def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
-    """Eq. 3-4, K' = W [K ; K_new]: one 1 in each row of W, at a kept entry."""
-    q, k, v = bench.inputs(9)
-    state, kept = H2OState(H2O(heavy=2, recent=2)), torch.zeros(0, dtype=torch.int64)
-    for i in range(9):
-        before = (torch.cat([x, new[:, :, i : i + 1]], dim=2) if i else new[:, :, :1]
-                  for x, new in ((state.key, k), (state.value, v)))
-        before_key, before_value = before
-        state.step(q[:, :, i : i + 1], k[:, :, i : i + 1], v[:, :, i : i + 1], scale=3.0,
-                   rotation=None)
-        same = (state.key[0, 0][:, None] == before_key[0, 0]).all(-1)  # (kept, entries)
-        assert (same.sum(-1) == 1).all() and same.sum(0).max() == 1
-        kept = same.double()
-        assert torch.equal(kept @ before_key[0, 0], state.key[0, 0])
-        assert torch.equal(kept @ before_value[0, 0], state.value[0, 0])
-    assert kept.shape == (4, 5)
-
-
 # ---- generate()
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_generation_equals_recomputation_with_that_prompt(family):
-    cache_checks.check_recomputed(swapped(family, prompt=14), H2OCache, text(14, rows=2))
+def test_greedy_generation_equals_recomputation_with_that_prompt():
+    cache_checks.check_recomputed(swapped("llama", prompt=14), H2OCache, text(14, rows=2))
 
 
 def test_beam_search_equals_recomputation():

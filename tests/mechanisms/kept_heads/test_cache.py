@@ -1,4 +1,4 @@
-"""KeptHeadsCache: chunks equal one forward, bytes by the closed form, generation."""
+"""KeptHeadsCache beside any mechanism; test_every_cache.py has its bytes and generation."""
 
 import pytest
 import torch
@@ -7,19 +7,11 @@ from cca_lab.mechanisms import CCA, KeptHeads, mechanism_of
 from cca_lab.mechanisms.caches import CacheSizes, KeptHeadsCache
 from cca_lab.mechanisms.kept_heads.cache import OTHER_CACHES
 from cca_lab.models import swap_attention
-from tests.mechanisms.caching.checks import CHUNKS, check_bytes, check_chunks, check_generation
+from tests.mechanisms.caching.checks import CHUNKS, check_chunks
 from tests.models.tiny import logits, text, tiny
-from tests.mutants import kept_heads as wrong
 from tests.studies.benchmarks.test_decode import SMALL, same_as_reading
 
-CCA_OTHERS = {"name": "cca", "group": 4, "window": 6, "sinks": 2}
-SETTINGS = {"kept": [[1], []], "others": CCA_OTHERS}
 PREFILL_IS_DECODE = [name for name in OTHER_CACHES if name not in ("dga", "h2o")]
-
-
-@pytest.mark.parametrize("sizes", CHUNKS, ids=str)
-def test_chunks_equal_one_forward(sizes):
-    check_chunks("gpt2", "kept_heads", sizes, **SETTINGS)
 
 
 @pytest.mark.parametrize("name", PREFILL_IS_DECODE)
@@ -36,25 +28,6 @@ def test_decoding_goes_on_beside_any_mechanism(name):
     for chunk in text(31).split([19] + [1] * 12, dim=1):
         assert torch.isfinite(logits(model, chunk, past_key_values=cache)).all()
     assert cache.get_seq_length() == 31
-
-
-def test_generation_equals_recomputing():
-    check_generation("llama", "kept_heads", **SETTINGS)
-
-
-@pytest.mark.parametrize("settings", [SETTINGS, {"kept": [[0, 1]], "others": CCA_OTHERS},
-                                      {"kept": [[]], "others": CCA_OTHERS},
-                                      {"kept": [[0], [1]], "others": {"name": "streaming_llm",
-                                                                      "sinks": 2, "recent": 5}}],
-                         ids=["some", "all", "none", "window"])
-def test_bytes_are_those_of_the_closed_form(settings):
-    check_bytes("llama", "kept_heads", **settings)
-
-
-def test_a_closed_form_that_counts_kept_heads_twice_is_caught(monkeypatch):
-    monkeypatch.setattr(KeptHeadsCache, "bytes_of", wrong.share_of_all_heads(None))
-    with pytest.raises(AssertionError, match="bytes, closed form"):
-        check_bytes("llama", "kept_heads", **SETTINGS)
 
 
 def test_ten_of_ninety_heads_keep_a_fifth():

@@ -1,4 +1,4 @@
-"""LoCoCoCache: the forward over the whole text, in the bytes of the closed form; wrong states."""
+"""LoCoCoCache: its state with a compressor, wrong states; test_every_cache.py has the rest."""
 
 import copy
 
@@ -12,17 +12,8 @@ from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.cache import Borrowed, LoCoCoState
 from cca_lab.models import swap_attention
 from tests.mechanisms.caching import checks as cache_checks
-from tests.mechanisms.caching.checks import (
-    FAMILIES,
-    assert_equal,
-    check_left_padding,
-    check_recomputed,
-)
+from tests.mechanisms.caching.checks import assert_equal
 from tests.models.tiny import logits, text, tiny
-
-OPTIONS = [{"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
-           {"heavy": 4}]
-every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
 def swapped(family: str, **options):
@@ -34,10 +25,6 @@ def swapped(family: str, **options):
             with torch.no_grad():
                 module.conv.weight.mul_(3.0)
     return model
-
-
-def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    return cache_checks.in_chunks(model, LoCoCoCache(model), ids, sizes)
 
 
 # ---- exactness
@@ -109,52 +96,13 @@ def test_chunks_kill_a_wrong_state(wrong):
         check_state(sizes, 6, state=wrong, slots=4, heavy=2)
 
 
-@every_option
-def test_decoding_equals_one_forward_in_a_model(options):
-    model, ids = swapped("llama", **options), text(27, rows=2)
-    assert_equal(in_chunks(model, ids, [1] * 27), logits(model, ids))
-    assert_equal(in_chunks(model, ids, [20, 1, 1, 5]), logits(model, ids))
-
-
-# ---- generate()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_generation_equals_recomputation(family):
-    check_recomputed(swapped(family, heavy=1), LoCoCoCache, text(13, rows=2))
-
-
-def test_beam_search_equals_recomputation():
-    check_recomputed(swapped("gpt2", heavy=1), LoCoCoCache, text(13, rows=2), num_beams=3,
-                     num_return_sequences=3)
-
-
-def test_left_padded_generation_equals_each_prompt_alone():
-    check_left_padding(swapped("qwen2"), LoCoCoCache)
-
-
 # ---- size
-
-
-def check_bytes(family: str, **options) -> None:
-    cache_checks.check_sizes(swapped(family, **options), LoCoCoCache,
-                             (1, 1, 4, 5, 1, 1, 1, 1, 1, 1, 1, 7, 15), (1, 2))
-
-
-@every_option
-def test_bytes_equal_the_closed_form(options):
-    check_bytes("llama", **options)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bytes_of_every_family(family):
-    check_bytes(family)
 
 
 def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
     monkeypatch.setattr(LoCoCoCache, "state", KeepsViews)
     with pytest.raises(AssertionError, match="bytes are kept"):
-        check_bytes("gpt2")
+        cache_checks.check_bytes("gpt2", "lococo", slots=4, segment=6)
 
 
 def test_bytes_rise_and_fall_and_do_not_grow():
@@ -177,12 +125,6 @@ def test_the_cache_needs_the_model():
     model = swapped("gpt2")
     with pytest.raises(ValueError, match="pass the model itself"):
         LoCoCoCache(model.config)
-
-
-def test_a_memory_of_heavy_hitters_alone_needs_no_compressor():
-    model, ids = swapped("gpt2", heavy=4), text(20)
-    assert not any(isinstance(module, Compressor) for module in model.modules())
-    assert_equal(in_chunks(model, ids, [13, 1, 6]), logits(model, ids))
 
 
 def test_a_copied_cache_copies_no_compressor():

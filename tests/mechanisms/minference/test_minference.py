@@ -62,19 +62,6 @@ def test_mask_equals_brute_force(choice):
     assert torch.equal(got, brute_force_mask(sorted(columns), sorted(offsets), block, length))
 
 
-def test_a_slash_is_a_block_wide_for_a_block_of_rows():
-    """B = 2, diagonals 0 and 3: row 4 reads 0..1 although only 1 is 3 away."""
-    chosen = patterns.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
-    q = torch.zeros(1, 1, 6, 2)
-    got = VerticalSlash(block=2).represented(q, q, selection=chosen)[0, 0].int().tolist()
-    assert got == [[1, 0, 0, 0, 0, 0],
-                   [1, 1, 0, 0, 0, 0],
-                   [1, 0, 1, 0, 0, 0],   # 0 is on the diagonal of row 3, the other row of the block
-                   [1, 0, 1, 1, 0, 0],
-                   [0, 1, 1, 0, 1, 0],
-                   [0, 1, 1, 0, 1, 1]]
-
-
 # ---------------------------------------------------------------- vertical-slash: the choice
 
 def test_scores_are_sums_of_attention_along_columns_and_diagonals():
@@ -86,19 +73,6 @@ def test_scores_are_sums_of_attention_along_columns_and_diagonals():
     assert torch.equal(got.columns, weights.sum(-2).topk(3).indices.sort().values)
     by_offset[..., 0] = float("inf")  # always chosen
     assert torch.equal(got.offsets, by_offset.topk(4).indices.sort().values)
-
-
-def test_a_planted_column_and_a_planted_diagonal_are_found():
-    """Token 3 is read by everyone in head 0; head 1 reads five tokens back."""
-    length = 24
-    one_hot = torch.eye(length, dtype=torch.float64)
-    column = torch.zeros(length, length, dtype=torch.float64)
-    column[:, 3] = 20.0
-    q = torch.stack([column, 20 * one_hot.roll(-5, dims=1)])[None]  # (1, 2, L, L)
-    k = one_hot.expand(1, 2, -1, -1)
-    got = VerticalSlash(vertical=1, slash=2, last=8, forced_vertical=0,
-                        forced_slash=0).select(q, k, scale=1.0)
-    assert got.columns[0, 0].tolist() == [3] and got.offsets[0, 1].tolist() == [0, 5]
 
 
 def test_forced_columns_and_diagonals_take_part_of_the_budget():
@@ -116,19 +90,6 @@ def test_a_choice_serves_other_lengths():
     whole = mechanism.attention(q, k, v, selection=chosen)
     part = mechanism.attention(*(x[:, :, :9] for x in (q, k, v)), selection=chosen)
     bench.assert_close(part, whole[:, :, :9], "the first rows, given the choice of the whole")
-
-
-# ----------------------------------------------------- trap 22: a choice by late queries is no mask
-
-@pytest.mark.parametrize("mechanism", [VerticalSlash(**COLUMNS), BlockSparse(**BLOCKS)],
-                         ids=["vertical_slash", "block_sparse"])
-@pytest.mark.parametrize("method", ["loops", "attention"])
-def test_rows_see_their_past_only_once_the_choice_is_frozen(mechanism, method):
-    q, k, _ = bench.inputs(11)
-    attend = getattr(mechanism, method)
-    bench.check_causality(partial(attend, selection=mechanism.select(q, k)), {})
-    with pytest.raises(AssertionError, match=LEAK):
-        bench.check_causality(attend, {})
 
 
 # ---------------------------------------------------------------- block-sparse

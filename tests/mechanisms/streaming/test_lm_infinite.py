@@ -11,10 +11,7 @@ from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mutants import lm_infinite as wrong
 
-RUNGS = {"loops": form(LMInfinite, "loops"),
-         "dense": form(LMInfinite, "attention", backend="dense"),
-         "blocked": form(LMInfinite, "attention", backend="blocked")}
-every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
+LOOPS = form(LMInfinite, "loops")
 every_size = pytest.mark.parametrize(("local", "count", "limit"),
                                      [(3, 2, None), (1, 1, None), (4, 3, 2), (2, 5, 6), (2, 4, 50),
                                       (20, 3, None)])
@@ -22,18 +19,17 @@ L3G2 = {"local": 3, "global_tokens": 2}
 LONG = {"local": 2, "global_tokens": 3, "limit": 6}
 
 
-@every_rung
 @every_size
-def test_lambda_mask_and_distances(rung, local, count, limit):
+def test_lambda_mask_and_distances(local, count, limit):
     """Under RoPE local tokens at their distance, global ones at min(limit, i)."""
     options = {"local": local, "global_tokens": count, "limit": limit}
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
     mask = torch.tensor([[t <= i and (i - t < local or t < count) for t in range(12)]
                          for i in range(12)])
-    bench.assert_close(rung(q, k, v, **options), masked_attention(q, k, v, mask[None, None]),
+    bench.assert_close(LOOPS(q, k, v, **options), masked_attention(q, k, v, mask[None, None]),
                        "dense mask")
     assert torch.equal(LMInfinite(**options).represented(q, k)[0, 0], mask)
-    bench.check_rope_distances(rung, options, partial(distance, local=local, limit=limit))
+    bench.check_rope_distances(LOOPS, options, partial(distance, local=local, limit=limit))
     assert LMInfinite(**options).cache_entries(12) == mask[-1].sum().item() - (12 >= local + count)
 
 
@@ -41,22 +37,9 @@ def distance(i: int, t: int, *, local: int, limit: int | None = None, **_: int) 
     return i - t if i - t < local else min(local if limit is None else limit, i)
 
 
-@every_rung
-def test_tables_of_a_batch(rung):
-    bench.check_rope_tables(rung, LONG, RUNGS["loops"])
-
-
-def test_effective_and_gradients_under_rotation():
-    options = {"local": 2, "global_tokens": 2, "limit": 3, "rotation": bench.rope_tables(6, 2)}
-    bench.check_effective(RUNGS["loops"], options, form(LMInfinite, "effective"), length=6,
-                          head_dim=2, heads=4, kv_heads=2)
-    for rung in ("dense", "blocked"):
-        bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
-
-
 def test_a_limit_for_each_key_is_the_same_up_to_the_window():
     """limit <= local: every global token outside the window is beyond the limit anyway."""
-    bench.check_rope_distances(RUNGS["loops"], L3G2,
+    bench.check_rope_distances(LOOPS, L3G2,
                                lambda i, t: i - t if i - t < 3 else min(3, i - t))
 
 
@@ -88,5 +71,4 @@ distances = partial(bench.check_rope_distances, distance=partial(distance, **L3G
 def test_mutants_are_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for rung in RUNGS.values():
-        check(rung, options)
+    check(LOOPS, options)

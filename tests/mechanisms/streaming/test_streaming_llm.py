@@ -11,10 +11,7 @@ from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mutants import streaming_llm as wrong
 
-RUNGS = {"loops": form(StreamingLLM, "loops"),
-         "dense": form(StreamingLLM, "attention", backend="dense"),
-         "blocked": form(StreamingLLM, "attention", backend="blocked")}
-every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
+LOOPS = form(StreamingLLM, "loops")
 every_size = pytest.mark.parametrize(("sinks", "recent"), [(1, 3), (4, 2), (2, 0), (0, 3), (3, 20)])
 S2R3 = {"sinks": 2, "recent": 3}
 CACHE = {**S2R3, "positions": "cache"}
@@ -22,15 +19,14 @@ CACHE = {**S2R3, "positions": "cache"}
 
 # ---------------------------------------------------------------- which tokens
 
-@every_rung
 @every_size
-def test_steady_state_is_its_dense_mask(rung, sinks, recent):
+def test_steady_state_is_its_dense_mask(sinks, recent):
     """t < sinks or i - t <= recent, written down token by token."""
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
     mask = torch.tensor([[t <= i and (t < sinks or i - t <= recent) for t in range(12)]
                          for i in range(12)])
     wanted = masked_attention(q, k, v, mask[None, None])
-    bench.assert_close(rung(q, k, v, sinks=sinks, recent=recent), wanted, "against the dense mask")
+    bench.assert_close(LOOPS(q, k, v, sinks=sinks, recent=recent), wanted, "against the dense mask")
     m = StreamingLLM(sinks=sinks, recent=recent)
     assert torch.equal(m.represented(q, k)[0, 0], mask)
     kept_for_the_next_row = mask[-1].sum().item() - (12 > sinks + recent)
@@ -53,44 +49,20 @@ def place_distance(i: int, t: int, sinks: int, recent: int) -> int:
     return min(i, sinks + recent) - t if t < min(sinks, i - recent) else i - t
 
 
-@every_rung
 @every_size
-def test_distances(rung, sinks, recent):
+def test_distances(sinks, recent):
     options = {"sinks": sinks, "recent": recent}
-    bench.check_rope_distances(rung, options, lambda i, t: i - t)
-    bench.check_rope_distances(rung, {**options, "positions": "cache"},
+    bench.check_rope_distances(LOOPS, options, lambda i, t: i - t)
+    bench.check_rope_distances(LOOPS, {**options, "positions": "cache"},
                                partial(place_distance, sinks=sinks, recent=recent))
     assert max(place_distance(i, t, sinks, recent) for i in range(40) for t in range(i)
                if t < sinks or i - t <= recent) <= sinks + recent if sinks + recent else True
-
-
-@every_rung
-def test_tables_of_a_batch(rung):
-    bench.check_rope_tables(rung, CACHE, RUNGS["loops"])
-
-
-def test_effective_and_gradients_under_rotation():
-    options = {"sinks": 1, "recent": 1, "positions": "cache", "rotation": bench.rope_tables(6, 2)}
-    bench.check_effective(RUNGS["loops"], options, form(StreamingLLM, "effective"), length=6,
-                          head_dim=2, heads=4, kv_heads=2)
-    for rung in ("dense", "blocked"):
-        bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
 
 
 def test_without_rotation_positions_have_no_effect():
     q, k, v = bench.inputs()
     assert torch.equal(StreamingLLM(**CACHE).attention(q, k, v),
                        StreamingLLM(**S2R3).attention(q, k, v))
-
-
-def test_half_precision_stays_close_to_the_reference():
-    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings."""
-    tables = bench.rope_tables(16, 4)
-    q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
-    wanted = StreamingLLM(**CACHE).loops(q.double(), k.double(), v.double(), rotation=tables)
-    got = StreamingLLM(**CACHE).attention(q, k, v, rotation=tables)
-    assert got.dtype == torch.bfloat16
-    bench.assert_close(got.double(), wanted, "bfloat16", tolerance=8 * 2**-8)
 
 
 # ---------------------------------------------------------------- mutants
@@ -111,8 +83,4 @@ places = partial(bench.check_rope_distances, distance=partial(place_distance, **
 def test_mutants_are_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for rung in RUNGS.values():
-        check(rung, options)
-
-
-# ---------------------------------------------------------------- refusals
+    check(LOOPS, options)
