@@ -97,6 +97,7 @@ def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
 def test_the_module_passes_the_bench_and_a_saved_model_finds_it(tmp_path):
     module = library.my_attention(tmp_path)
     examine(module.MyDGA(group=3, gamma=0.2))  # it declares that it looks ahead
+    examine(module.MyH2O(heavy=2, recent=3))  # it has no columns, and no rungs but the loops
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=64, n_embd=32, n_layer=2,
                                        n_head=2, bos_token_id=1, eos_token_id=None)).eval()
