@@ -1,5 +1,6 @@
 """The reader's own module: what is kept, in whose name, and that a model attends with it."""
 
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from cca_lab.mechanisms.examine import examine
 
 ROOT = str(Path(__file__).resolve().parents[2])
 HALF = 0.5
-TENSOR = torch.ones(2)
+LARGE, SIZES = math.inf, [2, 3]
+TENSOR, PAIR = torch.ones(2), (1, torch.ones(2))
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def core_token(queries, keys, values, scale):
 def weights_of(keys, judge, scale):
     """Helpers that call each other, and an object that cannot be written as source."""
     if not len(keys):
-        return again() @ TENSOR
+        return again() @ TENSOR * PAIR[1] - LARGE * SIZES[0]
     return torch.softmax(2 * HALF * scale * (keys @ judge), dim=0)
 
 
@@ -50,8 +52,6 @@ from cca_lab import swap_attention
 print("an experiment")
 def core_token(queries, keys, values, scale):
     """A core."""
-    # Hint: one query is enough.
-    # It is the last one's.
     weights = weights_of(keys, queries[-1], scale)  # mine
     return weights @ keys, weights @ values
 
@@ -66,10 +66,13 @@ def test_what_passed_is_kept_with_its_helpers(tmp_path, monkeypatch):
     text = (tmp_path / library.FILE).read_text()
     part = text[text.index("# ---- 03.2"):text.index("# ---- 03.3")]
     assert part.startswith("# ---- 03.2 core_token: yours\n")
-    assert part.count("def weights_of") == 1 == part.count("def again") and "TENSOR =" not in part
+    assert part.count("def weights_of") == 1 == part.count("def again")
+    assert "TENSOR =" not in part and "PAIR =" not in part
     assert "HALF = 0.5" in part and "# mine" in part
     assert "import swap_attention" in part  # the head names it in its text alone
-    assert not any(word in part for word in ("Hint", "experiment", "your_turn", "It is the last"))
+    assert 'LARGE = float("inf")' in part and "SIZES = [2, 3]" in part
+    assert "experiment" not in part
+    assert not any(word in text for word in ("Hint:", "Lost:", "SOLUTION", 'your_turn("'))
     assert "# ---- 03.3 row_reads: from the solutions\n" in text
     module = library.my_attention(tmp_path)
     q, k, v = torch.randn(3, 21, 16, dtype=torch.float64).unbind()

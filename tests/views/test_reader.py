@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cca_lab.course import cell
+from cca_lab.course import cell, solved
 from cca_lab.course.registry import TURNS
 from cca_lab.course.tasks import CourseTask, Mistake, Property
 from cca_lab.views import reader
@@ -146,7 +146,7 @@ def test_a_rung_that_is_copied_is_not_marked(typed, marked, turn, tmp_path, monk
     committed = SOLVED.format("### BEGIN SOLUTION\n    # Hint: add.\n    ",
                               "\n    ### END SOLUTION")
     (tmp_path / "99_test.ipynb").write_text(json.dumps({"cells": [{"source": [committed]}]}))
-    monkeypatch.setattr(cell, "notebooks_folder", lambda: tmp_path)
+    monkeypatch.setattr(solved, "notebooks_folder", lambda: tmp_path)
     session = SimpleNamespace(user_ns={"In": ["", typed]})
     monkeypatch.setattr("IPython.get_ipython", lambda: session)
     cell.your_turn("99.1", lambda x: 2 * x)
