@@ -42,7 +42,7 @@ def both(answer: Answer, draw: Draw) -> None:
 
 def honeypot(task: str, title: str, check: Callable[[Answer, Draw], None]) -> CourseTask:
     """Return a task that nobody can solve."""
-    return CourseTask(task, "f", title, 1, 5, 1, (Property(title, 1, check, hidden=True),))
+    return CourseTask(task, "f", title, 1, 5, (Property(title, 1, check, hidden=True),))
 
 
 TASKS = (A5.tasks[1], honeypot("a5.8", "A number that is not drawn yet", drawn_afterwards),

@@ -101,7 +101,7 @@ def run(path, old="", new=""):
 def test_a_mistake_is_named_by_all_examples_that_follow():
     """On the smallest example two mistakes give the same; the larger ones tell them apart."""
     inputs = examples(lambda draw, length: (draw.normal(length),), 1, 3)
-    task = CourseTask("99.1", "total", "A sum", 5, 1, 1, (equals(
+    task = CourseTask("99.1", "total", "A sum", 5, 1, (equals(
         "equal to adding", lambda x: x.sum(), inputs, "the sum", wrong={
             "the signs are lost": lambda x: -x.sum(), "the first is lost": lambda x: x.sum() - x[0],
             "the first counts twice": lambda x: x.sum() + x[0]}),))

@@ -105,7 +105,7 @@ def doubled(answer, draw):
 def turn(monkeypatch):
     """One task in the registry."""
     monkeypatch.setitem(TURNS, "99.1", CourseTask(
-        "99.1", "double", "Twice", 1, 1, 1, (Property("doubles", 1, doubled),)))
+        "99.1", "double", "Twice", 1, 1, (Property("doubles", 1, doubled),)))
 
 
 def test_a_wrong_answer_is_told_why_and_stops(turn, capsys):
