@@ -173,12 +173,12 @@ def test_my_streaming():
 '''
 
 
-def my_attention(folder: Path | None = None) -> ModuleType:
-    """Return the reader's module, `my_attention.py` in this folder, made or completed and loaded.
+def my_attention() -> ModuleType:
+    """Return the reader's module, `my_attention.py` in the working folder, completed and loaded.
 
     What was not climbed yet is filled in from the solutions.
     """
-    path = (folder or Path.cwd()) / FILE
+    path = Path.cwd() / FILE
     if list(sections := _sections(path)) != list(LADDER):
         _write(path, sections)
     spec = importlib.util.spec_from_file_location("my_attention", path)
@@ -189,8 +189,7 @@ def my_attention(folder: Path | None = None) -> ModuleType:
     return module
 
 
-def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = False,
-         folder: Path | None = None) -> None:
+def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = False) -> None:
     """Keep the source of an answer that passed its turn; nothing happens off the ladder.
 
     Args:
@@ -198,11 +197,10 @@ def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = 
         answer: the function.
         cell: the source of the cell that ran.
         copied: whether it is the folded solution.
-        folder: where the module stands; None is the working folder.
     """
     if LADDER.get(task_id) != getattr(answer, "__name__", None):
         return
-    path = (folder or Path.cwd()) / FILE
+    path = Path.cwd() / FILE
     copied = copied or BEGIN in cell  # the committed notebooks
     source = definitions(cell) if f"def {answer.__name__}(" in cell else inspect.getsource(answer)
     parts = [*_brought(answer, definitions(cell), known=set(LADDER.values())), source.strip()]
@@ -211,15 +209,13 @@ def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = 
     _write(path, sections)
 
 
-def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
+def card(scores: Mapping[str, str]) -> None:
     """Print what the reader built: functions and their use, what passes, how fast it is, scores.
 
-    Args:
-        scores: what a model scored, by what was measured.
-        folder: where the module stands; None is the working folder.
+    `scores` are those of a model, by what was measured.
     """
-    module = my_attention(folder)
-    sections, used = _sections((folder or Path.cwd()) / FILE), used_again(module)
+    module = my_attention()
+    sections, used = _sections(Path.cwd() / FILE), used_again(module)
     print(f"{'turn':6}{'function':18}{'written':20}used again in")
     for task_id, name in LADDER.items():
         print(f"{task_id:6}{name:18}{sections[task_id][0]:20}{', '.join(used[name])}")
@@ -272,13 +268,16 @@ def used_again(module: ModuleType) -> dict[str, list[str]]:
 
 
 def definitions(cell: str) -> str:
-    """Return the imports, functions, classes and assignments of a cell, without its hints."""
+    """Return the imports, functions, classes and assignments of a cell, without its hints.
+
+    Imports that stand in the module's head, or of the course, are left out.
+    """
     code = solution_of(cell)[-1]
     lines = code.splitlines()
     taken = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)
     kept: list[str] = []
     for node in ast.parse(code).body:
-        if isinstance(node, taken) and not _is_in_head(node):
+        if isinstance(node, taken) and not _is_left_out(node):
             first = min([node.lineno, *(each.lineno for each in getattr(
                 node, "decorator_list", []))])
             kept += ["", *([""] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []),
@@ -286,9 +285,10 @@ def definitions(cell: str) -> str:
     return "\n".join(kept).strip()
 
 
-def _is_in_head(node: ast.stmt) -> bool:
-    return any(ast.dump(node) == ast.dump(each) for each in ast.walk(ast.parse(HEAD))
-               if isinstance(each, (ast.Import, ast.ImportFrom)))
+def _is_left_out(node: ast.stmt) -> bool:
+    head = [ast.dump(each) for each in ast.walk(ast.parse(HEAD))
+            if isinstance(each, (ast.Import, ast.ImportFrom))]
+    return ast.dump(node) in head or getattr(node, "module", None) == "cca_lab.course"
 
 
 def _brought(answer: Callable[..., Any], source: str, known: set[str]) -> list[str]:

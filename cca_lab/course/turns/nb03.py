@@ -353,13 +353,12 @@ TABLES = both(examples(by_cca, (12, 2, 2), (23, 3, 4), (14, 2, 10)),
 def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, rows: int,
               columns: int, *, after: bool = True, before: bool = True, old_sum: bool = True,
               old_out: bool = True, reset: bool = False, safe: bool = True, running: bool = True,
-              hidden: float = -math.inf, begin: int | None = None, cut: bool = True,
-              base: float = math.e) -> Tensor:
+              hidden: float = -math.inf, begin: int | None = None, cut: bool = True) -> Tensor:
     """Return attention over a table, block of rows by block, tile of columns by tile.
 
     The keywords are mistakes: a comparison of the mask is left out, an old sum is not corrected,
     each tile begins with nothing, nothing finite is subtracted, there is no maximum, what is hidden
-    has another score, loops begin elsewhere or tiles do not end, powers have another base.
+    has another score, loops begin elsewhere or tiles do not end.
     """
     blocks = []
     q, keys, values = (x.double() for x in (q, keys, values))
@@ -377,7 +376,7 @@ def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: flo
                 scores = (scale * mine @ keys[tile].T).masked_fill(~seen, hidden)
                 new = torch.maximum(top, scores.amax(1, keepdim=True)) if running else top
                 still = new.masked_fill(new == -math.inf, 0.0) if safe else new
-                factor, powers = base ** (top - still), base ** (scores - still)
+                factor, powers = (top - still).exp(), (scores - still).exp()
                 total = (factor if old_sum else 1) * total + powers.sum(1, keepdim=True)
                 out = (factor if old_out else 1) * out + powers @ values[tile]
                 top = new
