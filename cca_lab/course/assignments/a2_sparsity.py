@@ -131,14 +131,12 @@ def covers(answer: Answer, draw: Draw, ranges: tuple[tuple[float, float], ...]) 
 
 
 WITH_0 = "split, 1:first", "split, 0:first", "split:, 1:first", "split:, 0:first"
-HAND = {"keys": 4, "keys without token 0": 3, "beyond": 0.5, "rate": 1 / (6 * 0.3)}
 ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yourself",
                         ("02", "10"), (
     CourseTask("a2.1", "by_hand", "One row by hand", 10, 1, (
-        Property("the numbers of the row", 2, by_hand(HAND, 2e-3), wrong={
-            "not right yet: beyond": lambda: HAND | {"beyond": 0.3},
-            "not right yet: keys": lambda: HAND | {"keys": 5},
-            "not right yet: rate": lambda: HAND | {"rate": 0.3}}),)),
+        by_hand("the numbers of the row",
+                {"keys": 4, "keys without token 0": 3, "beyond": 0.5, "rate": 1 / (6 * 0.3)},
+                {"beyond": 0.3}, {"keys": 5}, {"rate": 0.3}, near=2e-3),)),
     CourseTask("a2.2", "lift", "Do heavy tokens stay heavy?", 30, 3, (
         equals("the lift of noise", lift, examples(
             noise, (6, 4, 5, 1), (12, 5, 8, 2), (24, 9, 17, 3), (48, 33, 40, 2),

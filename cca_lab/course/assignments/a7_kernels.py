@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cca_lab.course.compare import by_hand
 from cca_lab.course.exercise import equals, examples, in_bounds, slips
-from cca_lab.course.tasks import Assignment, CourseTask, Draw, Property
+from cca_lab.course.tasks import Assignment, CourseTask, Draw
 
 INF = math.inf
 
@@ -144,15 +144,13 @@ def by_counting(length: int, group: int, window: int, block_rows: int, block_col
 
 
 SIZES = "length group window block_rows block_columns"
-HAND = {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
-        "masked": 36}
 ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attention in Triton",
                         ("01", "03"), (
     CourseTask("a7.1", "by_hand", "Which program touches what", 10, 1, (
-        Property("the numbers of the launch", 2, by_hand(HAND), wrong={
-            "not right yet: offset": lambda: HAND | {"offset": 24},
-            "not right yet: masked": lambda: HAND | {"masked": 96},
-            "not right yet: columns": lambda: HAND | {"columns": [4, 5, 6, 7]}}),)),
+        by_hand("the numbers of the launch",
+                {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
+                 "masked": 36},
+                {"offset": 24}, {"masked": 96}, {"columns": [4, 5, 6, 7]}),)),
     CourseTask("a7.2", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, (
         equals("the softmax of the visible columns, and nothing behind it", softmax_rows, examples(
             rows_of, (1, 4), (2, 3), (3, 5), (4, 17), larger=((2, 5), (3, 40))), "out", points=3,
