@@ -94,7 +94,7 @@ def show_source(thing: Any, *, after: str = "") -> None:
 
 def fenced(text: str, language: str) -> str:
     """Return Markdown that shows a text as it is, whatever backticks it holds."""
-    fence = "`" * (3 + max(map(len, re.findall("`+", text)), default=0))
+    fence = "`" * max([3, *(1 + len(run) for run in re.findall("`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"
 
 

@@ -97,8 +97,8 @@ def test_a_source_is_shown_after_its_turn_and_as_a_difference_where_the_two_are_
         "```diff", "- yours, + the package's", "- def total(a, b):", "+ def total_of(a, b):",
         "      total = 0", "      for part in (a, b):", "          total += part  # the sum",
         "-         return total", "+     return total", "```"]
-    assert all(shown.startswith('``````python\ndef total_of(a, b):\n    r"""Add, ')
-               and shown.endswith("    return total\n``````") for shown in sources)
+    assert all(shown.startswith('````python\ndef total_of(a, b):\n    r"""Add, ')
+               and shown.endswith("    return total\n````") for shown in sources)
 
 
 def shown_while(monkeypatch, total, reports, seconds=2.0):
