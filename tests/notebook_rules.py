@@ -6,7 +6,7 @@ import re
 from nbformat import NotebookNode
 
 from cca_lab.course.registry import TURNS
-from cca_lab.course.release import BEGIN, END, solution_of
+from cca_lab.course.solved import BEGIN, END, solution_of
 from cca_lab.views.execution import is_run
 from cca_lab.views.notebook_tools import CHECK_TYPE
 from cca_lab.views.walkthrough import collect

@@ -14,7 +14,8 @@ import pytest
 from cca_lab import files
 from cca_lab.cli import lab
 from cca_lab.course.library import FILE, LADDER, YOURS
-from cca_lab.course.release import REGION, STUB, solution_of
+from cca_lab.course.release import REGION, STUB
+from cca_lab.course.solved import solution_of
 from tests import jupyterlab
 from tests.jupyterlab import MARKS
 

@@ -26,8 +26,8 @@ def check(file: tyro.conf.Positional[Path], *, task: str | None = None,
 
 
 def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
-          only: str | None = None, jobs: Count | None = None, gradebook: Path | None = None,
-          student: str | None = None, unsafe: bool = False, folder: Course = None) -> int:
+          only: str | None = None, jobs: Count | None = None, student: str | None = None,
+          unsafe: bool = False, folder: Course = None) -> int:
     """Grade a class into nbgrader's database; what was graded before and did not change is kept.
 
     Args:
@@ -35,7 +35,6 @@ def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
         out: Folder for the seed and what was graded; by default marks/ beside the submissions.
         only: One assignment, such as a5.
         jobs: Submissions at a time; by default half the cores.
-        gradebook: nbgrader's database; by default gradebook.db in the course's folder.
         student: One student's folder, which is graded again; by default all that changed.
         unsafe: Grade without bubblewrap, too, where a submission owns this account: its files,
             and all marks.
@@ -44,25 +43,26 @@ def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
     from cca_lab.course import front
 
     if submitted.is_file():
-        return 0 if front.check_notebook(submitted, folder or course_folder(), secret=True) else 1
+        right = front.check_notebook(submitted, folder or course_folder(), secret=True,
+                                     unsafe=unsafe)
+        return 0 if right else 1
     named = submitted.name not in ("", "..")  # beside "." is outside it
     beside = (submitted if named else submitted.resolve()).parent / "marks"
     whole = front.grade_class(submitted, out or beside, folder or course_folder(), only, jobs,
-                              gradebook, student=student, unsafe=unsafe)
+                              student=student, unsafe=unsafe)
     return 0 if whole else 1
 
 
-def release(*, only: str | None = None, check: bool = False, folder: Course = None) -> int:
+def release(*, only: str | None = None, folder: Course = None) -> None:
     """Make the notebooks that students open from the solved ones.
 
     Args:
         only: One assignment, such as a5.
-        check: Write nothing; fail if something is not current.
         folder: The course's folder; by default lab/ of the clone.
     """
     from cca_lab.course import front
 
-    return 0 if front.make(folder or course_folder(), only, check=check) else 1
+    front.make(folder or course_folder(), only)
 
 
 def solutions(*, only: str | None = None, folder: Course = None) -> None:

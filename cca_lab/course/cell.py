@@ -5,7 +5,6 @@ Marks come from `cca_lab.course.grading`, which runs the submission in a process
 
 import ast
 import inspect
-import json
 import os
 import re
 import sys
@@ -17,8 +16,8 @@ from typing import Any
 
 from cca_lab.course import library, wire
 from cca_lab.course.registry import task_of
+from cca_lab.course.solved import BEGIN, solved_cells
 from cca_lab.course.tasks import Answer, CourseTask, Mark, marks_of
-from cca_lab.files import notebooks_folder
 from cca_lab.views.reader import written
 
 PACKAGE = "cca_lab"
@@ -79,7 +78,7 @@ def your_turn(task_id: str, answer: Answer) -> None:
     wrong = [mark for mark in marks if not mark.full]
     cell, copied = _cell(), not wrong and _is_folded_solution(task_id)
     written(task_id, task.title, not wrong, copied=copied, source="" if wrong or copied or (
-        "### BEGIN SOLUTION" in cell) else library.definitions(cell))
+        BEGIN in cell) else library.definitions(cell))
     if not wrong and cell:
         library.keep(task_id, answer, cell, copied=copied)
     print("\n".join([f"{task_id} {task.title}", *lines_of(map(row_of, marks), marked=False)])
@@ -99,14 +98,10 @@ def _is_folded_solution(task_id: str) -> bool:
     The committed notebooks show their solutions between two marks, and are no copies.
     """
     cell = _cell()
-    if not cell or "### BEGIN SOLUTION" in cell:
+    if not cell or BEGIN in cell:
         return False
-    call = f'your_turn("{task_id}"'
-    for path in notebooks_folder().glob(f"{task_id.split('.')[0]}_*.ipynb"):
-        sources = ("".join(made["source"]) for made in json.loads(path.read_text("utf-8"))["cells"])
-        solved = next((source for source in sources if call in source), "")
-        return ast.dump(ast.parse(cell)) == ast.dump(ast.parse(solved))
-    return False
+    solved = solved_cells(task_id.partition(".")[0]).get(task_id, "")
+    return ast.dump(ast.parse(cell)) == ast.dump(ast.parse(solved))
 
 
 def points(task_id: str, answer: Answer | str | Path) -> float:

@@ -1,19 +1,22 @@
 """Comparisons for checks: what an answer returned against what is right, in a sentence."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from numbers import Real
+from operator import or_
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.tasks import Answer, Check, Draw, Mistake, Share
+from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Share
 
 # Relative to the largest wanted value: far above rounding in any order of the sums, far below a
 # real mistake.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
 NOT_FINITE = ("is it 0/0, -inf - (-inf) of a row that has seen nothing yet, or an exp without the "
               "maximum subtracted?")
+ROUNDED = "write a fraction, do not round"
 
 
 def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float", *,
@@ -120,24 +123,28 @@ def need_keys(got: Any, keys: Collection[str]) -> dict[str, Any]:
     return got
 
 
-def by_hand(wanted: Mapping[str, Any], near: float = 0.0, rounded: float = 0.0) -> Check:
-    """Return a check of values by hand, by their keys in the dict that the answer returns.
+def by_hand(name: str, wanted: dict[str, Any], *wrong: dict[str, Any], near: float = 0.0,
+            rounded: float = 0.0) -> Property:
+    """Return the property of values by hand, by their keys in the dict that the answer returns.
 
     Each earns an equal share. A number may be off by `near`; if it is off by less than `rounded`,
-    the message says that only its digits are wrong.
+    the message says that only its digits are wrong. `wrong` are values that miss.
     """
     def check(answer: Answer, draw: Draw) -> Share | None:
         got = need_keys(answer(), wanted)
         missed = [key for key, right in wanted.items() if not alike(got[key], right, near)]
         short = [key for key in missed if alike(got[key], wanted[key], rounded)]
-        wrong = [key for key in missed if key not in short]
-        said = [f"not right yet: {', '.join(wrong)}"] * bool(wrong)
+        far = [key for key in missed if key not in short]
+        said = [f"not right yet: {', '.join(far)}"] * bool(far)
         if short:
-            said.append(f"right to about 3 digits: {', '.join(short)}: write a fraction, do not "
-                        "round")
+            said.append(f"right to about 3 digits: {', '.join(short)}: {ROUNDED}")
         return Share(1 - len(missed) / len(wanted), ". ".join(said)) if said else None
 
-    return check
+    told: dict[str, Answer] = {
+        ROUNDED if all(alike(wanted[key], value, rounded) for key, value in values.items())
+        else f"not right yet: {', '.join(values)}": partial(or_, wanted, values)
+        for values in wrong}
+    return Property(name, 2, check, wrong=told)
 
 
 def plain(value: Any) -> Any:

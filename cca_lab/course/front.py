@@ -29,8 +29,12 @@ def say(text: str) -> None:
 
 
 def check_notebook(path: Path, course: Path, task: str | None = None, *,
-                   secret: bool = False) -> bool:
-    """Print what a notebook earns on inputs that a cell shows, or `secret` ones; True if all."""
+                   secret: bool = False, unsafe: bool = False) -> bool:
+    """Print what a notebook earns; True if all.
+
+    Its inputs are those that a cell shows: it is the student's own. Or they are `secret`: then it
+    is another's, and runs in bubblewrap only, unless `unsafe`.
+    """
     need_posix()
     if not path.is_file():
         raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course")
@@ -40,8 +44,9 @@ def check_notebook(path: Path, course: Path, task: str | None = None, *,
             raise ValueError(f"task: got {task}, which is no task of {path.name}")
         assignment = replace(assignment, tasks=(task_of(task),))
     with failing_in_a_line():
+        kind = sandbox.required(unsafe or not secret)
         record = grading.grade(assignment, path.parent, grading.released(course, assignment),
-                               secrets.token_hex() if secret else None, path=path)
+                               secrets.token_hex() if secret else None, kind=kind, path=path)
     say("\n".join(progress(assignment, record)))
     if not secret:
         say("Marks are given on other inputs.")
@@ -99,15 +104,14 @@ def progress(assignment: Assignment, record: Record) -> list[str]:
 
 
 def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None,
-                jobs: int | None = None, database: Path | None = None, *,
-                student: str | None = None, unsafe: bool = False) -> bool:
+                jobs: int | None = None, *, student: str | None = None,
+                unsafe: bool = False) -> bool:
     """Grade a folder of submissions into nbgrader's database; True if no grading of ours failed.
 
     Args:
         submitted, out, course: folders of submissions, of the seed and records, and of the course.
         only: one assignment.
         jobs: submissions at a time, by default half the cores.
-        database: nbgrader's, by default `gradebook.db` in the course's folder.
         student: the only one to be graded, again if need be.
         unsafe: whether to go on without bubblewrap.
     """
@@ -126,7 +130,7 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
             raise ValueError(f"sandbox: {path} lies in a folder of the system or of Python, such "
                              "as /usr, which every submission can read; move the clone or the "
                              "folder out of it")
-    database = database or course / "gradebook.db"
+    database = course / "gradebook.db"
     with gradebook.opened(database):  # what is no database is told before the work
         stamped = sum(gradebook.stamp_in(folder) is not None for *_, folder in entries)
     say(f"{many(len(entries), 'submission')}, {stamped} of them with nbgrader's time (no other is "
@@ -159,16 +163,11 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     return not failed
 
 
-def make(course: Path, only: str | None = None, *, solved: bool = False,
-         check: bool = False) -> bool:
-    """Make `release/`, or `solutions/` if `solved`; True if nothing is left to be done.
-
-    With `check` nothing is written, and what is not current is named.
-    """
+def make(course: Path, only: str | None = None, *, solved: bool = False) -> None:
+    """Make `release/`, or `solutions/` if `solved`."""
     texts = release.files(course, solved=solved, only=only)
-    paths = release.stale(texts) if check else release.write(texts)
+    paths = release.write(texts)
     for path in paths:
-        say(f"{'not current' if check else 'written'}: {path.relative_to(course)}")
+        say(f"written: {path.relative_to(course)}")
     if not paths:
         say(f"{many(len(texts), 'notebook')} already current")
-    return not (check and paths)

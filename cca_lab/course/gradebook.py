@@ -9,7 +9,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import sys
 import textwrap
 import warnings
@@ -27,6 +26,7 @@ from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
 from cca_lab.files import check_file, replacing
 from cca_lab.views import notebook_files
+from cca_lab.views.notebook_tools import fenced
 
 COURSE = "long-context-attention"  # as in lab/nbgrader_config.py
 STAMP = "timestamp.txt"  # nbgrader's, beside the notebook: when it was handed in
@@ -185,5 +185,4 @@ def inert(text: str) -> str:
         text = f"{text[:SHOWN]}\n... and {len(text) - SHOWN} characters more in the notebook"
     lines = [part for line in text.split("\n") for part in textwrap.wrap(
         line, 100, replace_whitespace=False, drop_whitespace=False) or [""]]
-    fence = "`" * (3 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return "\n".join([f"{fence}text", *lines, fence])
+    return fenced("\n".join(lines), "text")

@@ -267,8 +267,7 @@ def digest(folder: Path) -> str:
 
 
 def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
-          limits: Limits | None = None, kind: str | None = None,
-          path: Path | None = None) -> Record:
+          kind: str | None = None, path: Path | None = None) -> Record:
     """Return what a submission earned: "status" is "graded" or "refused".
 
     `seed` is the instructor's, None for the inputs that are shown only; `kind` is the sandbox's.
@@ -281,8 +280,7 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
     except Refused as refused:
         record |= empty(assignment, "refused", str(refused))
     else:
-        limits = limits or Limits(seconds=assignment.seconds,
-                                  total=max(180.0, 8 * assignment.seconds))
+        limits = Limits(seconds=assignment.seconds, total=max(180.0, 8 * assignment.seconds))
         with Session(handed_in.cells, limits, kind) as session:
             answers = {task.id: answer_of(task, session, folder) for task in assignment.tasks}
             known = {task.id: shown(task, answers[task.id]) for task in assignment.tasks}

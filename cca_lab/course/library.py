@@ -9,6 +9,7 @@ import ast
 import importlib.util
 import inspect
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -21,29 +22,17 @@ from timeit import repeat
 from types import ModuleType
 from typing import Any
 
+from cca_lab.course.registry import TURNS
+from cca_lab.course.solved import BEGIN, solution_of, solved_cells
 from cca_lab.files import notebooks_folder, replacing
 from cca_lab.mechanisms import CCA, StreamingLLM
 from cca_lab.mechanisms.examine import examine, heads
 
 FILE = "my_attention.py"
-# The turns that are kept, in the order of the ladder, each with its function.
-LADDER = {
-    "00.1": "weighted_mean", "00.2": "pooling_matrix", "01.2": "attend_loops",
-    "01.3": "attend_dense", "01.4": "leaks", "01.7": "online_step", "01.10": "attend_tiles",
-    "01.17": "attend_kernel", "02.2": "count_keys", "02.4": "choose_then_test",
-    "02.8": "weight_beyond", "03.2": "core_token", "03.3": "row_reads", "03.6": "cca_loop",
-    "03.8": "cca_columns", "03.9": "by_mask", "03.11": "in_tiles", "03.13": "pool_by_kernel",
-    "03.14": "by_kernel", "04.2": "importance_of", "04.4": "reads_of", "04.5": "attend_groups",
-    "04.7": "group_table", "05.4": "mixing_weights", "05.5": "attend_memory",
-    "05.6": "memory_table", "06.2": "kept_places", "06.6": "window_table", "07.2": "count_pairs",
-    "07.6": "kept_entries", "08.2": "streaming_step", "08.4": "h2o_step",
-    "09.3": "operations_a_byte", "09.4": "computed_pairs", "10.2": "chance_of_sparse",
-    "10.4": "counterexample", "10.6": "corrected_bound", "10.8": "row_that_fools",
-    "11.3": "noise_factor", "11.6": "rising_rows", "11.8": "kappas", "12.2": "layers_until",
-    "12.5": "unseen_change", "13.1": "with_attention", "13.5": "core_scores",
-    "13.7": "groups_of", "14.2": "two_losses", "14.3": "train", "15.1": "half_width",
-    "15.2": "verdict", "16.2": "read_counts", "16.4": "pool_group", "17.4": "kept_heads",
-    "17.6": "entries"}
+# The turns that are kept, in the order of the ladder, each with its function: all but the small
+# kernels on the way to 01.17.
+LADDER = {task_id: task.answer for task_id, task in TURNS.items()
+          if task_id not in ("01.11", "01.13", "01.14", "01.15")}
 YOURS, SOLUTION = "yours", "from the solutions"
 MARK = re.compile(r"^# ---- \d\d\.\d+ (\w+): (yours|from the solutions)\n", re.MULTILINE)
 END = "# ---- mechanisms, made of the functions above\n"
@@ -184,12 +173,12 @@ def test_my_streaming():
 '''
 
 
-def my_attention(folder: Path | None = None) -> ModuleType:
-    """Return the reader's module, `my_attention.py` in this folder, made or completed and loaded.
+def my_attention() -> ModuleType:
+    """Return the reader's module, `my_attention.py` in the working folder, completed and loaded.
 
     What was not climbed yet is filled in from the solutions.
     """
-    path = (folder or Path.cwd()) / FILE
+    path = Path.cwd() / FILE
     if list(sections := _sections(path)) != list(LADDER):
         _write(path, sections)
     spec = importlib.util.spec_from_file_location("my_attention", path)
@@ -200,8 +189,7 @@ def my_attention(folder: Path | None = None) -> ModuleType:
     return module
 
 
-def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = False,
-         folder: Path | None = None) -> None:
+def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = False) -> None:
     """Keep the source of an answer that passed its turn; nothing happens off the ladder.
 
     Args:
@@ -209,12 +197,11 @@ def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = 
         answer: the function.
         cell: the source of the cell that ran.
         copied: whether it is the folded solution.
-        folder: where the module stands; None is the working folder.
     """
     if LADDER.get(task_id) != getattr(answer, "__name__", None):
         return
-    path = (folder or Path.cwd()) / FILE
-    copied = copied or "### BEGIN SOLUTION" in cell  # the committed notebooks
+    path = Path.cwd() / FILE
+    copied = copied or BEGIN in cell  # the committed notebooks
     source = definitions(cell) if f"def {answer.__name__}(" in cell else inspect.getsource(answer)
     parts = [*_brought(answer, definitions(cell), known=set(LADDER.values())), source.strip()]
     sections = _sections(path)
@@ -222,15 +209,13 @@ def keep(task_id: str, answer: Callable[..., Any], cell: str, *, copied: bool = 
     _write(path, sections)
 
 
-def card(scores: Mapping[str, str], folder: Path | None = None) -> None:
+def card(scores: Mapping[str, str]) -> None:
     """Print what the reader built: functions and their use, what passes, how fast it is, scores.
 
-    Args:
-        scores: what a model scored, by what was measured.
-        folder: where the module stands; None is the working folder.
+    `scores` are those of a model, by what was measured.
     """
-    module = my_attention(folder)
-    sections, used = _sections((folder or Path.cwd()) / FILE), used_again(module)
+    module = my_attention()
+    sections, used = _sections(Path.cwd() / FILE), used_again(module)
     print(f"{'turn':6}{'function':18}{'written':20}used again in")
     for task_id, name in LADDER.items():
         print(f"{task_id:6}{name:18}{sections[task_id][0]:20}{', '.join(used[name])}")
@@ -283,53 +268,59 @@ def used_again(module: ModuleType) -> dict[str, list[str]]:
 
 
 def definitions(cell: str) -> str:
-    """Return the imports, functions, classes and assignments of a cell, without its hints."""
-    lines = cell.splitlines()
+    """Return the imports, functions, classes and assignments of a cell, without its hints.
+
+    Imports that stand in the module's head, or of the course, are left out.
+    """
+    code = solution_of(cell)[-1]
+    lines = code.splitlines()
     taken = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)
     kept: list[str] = []
-    for node in ast.parse(cell).body:
-        if isinstance(node, taken) and not _is_in_head(node):
+    for node in ast.parse(code).body:
+        if isinstance(node, taken) and not _is_left_out(node):
             first = min([node.lineno, *(each.lineno for each in getattr(
                 node, "decorator_list", []))])
             kept += ["", *([""] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []),
                      *lines[first - 1 : node.end_lineno]]
-    text, hint = [], False
-    for line in kept:
-        comment = line.strip()
-        hint = comment.startswith(("# Hint:", "# Lost:")) or hint and comment.startswith("#")
-        if not hint and comment not in ("### BEGIN SOLUTION", "### END SOLUTION"):
-            text.append(line)
-    return "\n".join(text).strip()
+    return "\n".join(kept).strip()
 
 
-def _is_in_head(node: ast.stmt) -> bool:
-    return any(ast.dump(node) == ast.dump(each) for each in ast.walk(ast.parse(HEAD))
-               if isinstance(each, (ast.Import, ast.ImportFrom)))
+def _is_left_out(node: ast.stmt) -> bool:
+    head = [ast.dump(each) for each in ast.walk(ast.parse(HEAD))
+            if isinstance(each, (ast.Import, ast.ImportFrom))]
+    return ast.dump(node) in head or getattr(node, "module", None) == "cca_lab.course"
 
 
 def _brought(answer: Callable[..., Any], source: str, known: set[str]) -> list[str]:
     """Return what an answer uses of other cells: the reader's own helpers, imports, and numbers.
 
-    What is in `source` or `known` stands in the module already. Other objects, such as tensors,
-    cannot be written as source: the module says so when the function is called.
+    What is in `source` or `known` stands in the module already. Other objects, such as tensors and
+    a notebook's classes, cannot be written as source: the module says so when the function is
+    called.
     """
     parts = []
     for name, value in inspect.getclosurevars(inspect.unwrap(answer)).globals.items():
         if name in known | {"math", "torch", "tl", "triton"} or re.search(
-                rf"^(def {name}\(|{name} =|.*import.*\b{name}\b)", source, re.MULTILINE):
+                rf"^((def|class) {name}\b|{name} =|.*import.*\b{name}\b)", source, re.MULTILINE):
             continue
         known.add(name)  # once, though helpers may call each other
         if inspect.ismodule(value):
             parts.append(f"import {value.__name__} as {name}")
-        elif isinstance(value, (int, float, str, tuple)):
-            parts.append(f"{name} = {value!r}")
         elif inspect.isroutine(value) or inspect.isclass(value):
             if value.__module__ != "__main__":
                 parts.append(f"from {value.__module__} import {value.__name__} as {name}")
                 continue
             if inspect.isroutine(value):
                 parts += _brought(value, "", known)
-            parts.append(inspect.getsource(value).strip())
+            with suppress(OSError):  # before Python 3.13 a notebook's class has no source
+                parts.append(inspect.getsource(value).strip())
+        elif isinstance(value, float):  # infinity and NaN have no literal
+            parts.append(f"{name} = {value}" if math.isfinite(value) else
+                         f'{name} = float("{value}")')
+        else:
+            with suppress(ValueError, SyntaxError):
+                ast.literal_eval(repr(value))
+                parts.append(f"{name} = {value!r}")
     return parts
 
 
@@ -354,24 +345,12 @@ def _write(path: Path, sections: dict[str, tuple[str, str]]) -> None:
     """
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     first, (_, end, tail) = MARK.search(before), before.partition(END)
-    solutions = {} if set(sections) >= set(LADDER) else _solutions()
+    solved = {} if set(sections) >= set(LADDER) else solved_cells()
     parts = []
     for task_id, name in LADDER.items():
-        author, source = sections.get(task_id) or (SOLUTION, solutions[task_id])
+        author, source = sections.get(task_id) or (SOLUTION, definitions(solved[task_id]))
         parts.append(f"# ---- {task_id} {name}: {author}\n{source.strip()}\n")
     text = [before[: first.start()] if first else HEAD, "\n\n".join(parts), "\n\n", END,
             tail if end else TAIL]
     with replacing(path) as new:
         new.write_text("".join(text), encoding="utf-8")
-
-
-def _solutions() -> dict[str, str]:
-    """Return the solution of each turn of the ladder, from the committed notebooks."""
-    found = {}
-    for path in sorted(notebooks_folder().glob("*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            source = "".join(cell["source"])
-            turn = re.search(r'^your_turn\("([\d.]+)"', source, re.MULTILINE)
-            if turn and turn[1] in LADDER:
-                found[turn[1]] = definitions(source)
-    return found

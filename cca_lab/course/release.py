@@ -14,12 +14,11 @@ import nbformat
 from nbformat import NotebookNode
 
 from cca_lab.course.registry import chosen
+from cca_lab.course.solved import BEGIN, END, solution_of
 from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
 from cca_lab.files import check_folder, replacing
 from cca_lab.views import notebook_files
-
-BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
 
 def read(course: Path, assignment: Assignment) -> NotebookNode:
@@ -66,31 +65,6 @@ def folded(source: str) -> str:
              ("A solution", f"```python\n{code}\n```")]
     return "\n\n".join(f"<details><summary>{name}</summary>\n\n{text}\n\n</details>"
                        for name, text in shown if text)
-
-
-def solution_of(source: str) -> tuple[list[str], str, str]:
-    """Return what a solved cell says: hints, what helps who is lost, and the code without both.
-
-    The comments that begin a solution say it: each "Hint:" begins a hint, "Lost:" the rest.
-    """
-    said: list[tuple[str, list[str]]] = []
-    code, inside = [], ""
-    for line in source.split("\n"):
-        text = line.strip()
-        kind = next((kind for kind in ("Hint:", "Lost:") if text.startswith(f"# {kind}")), "")
-        if text in (BEGIN, END):
-            inside = "start" if text == BEGIN else ""
-        elif text.startswith("#") and (inside == "hint" or inside == "start" and kind):
-            inside = "hint"
-            if kind:
-                said.append((kind, []))
-            said[-1][1].append(text.removeprefix(f"# {kind}").lstrip("# "))
-        else:
-            inside = inside and "code"
-            code.append(line)
-    texts = [(kind, " ".join(lines).strip()) for kind, lines in said]
-    lost = " ".join(text for kind, text in texts if kind == "Lost:")
-    return [text for kind, text in texts if kind == "Hint:"], lost, "\n".join(code).strip("\n")
 
 
 def files(course: Path, *, solved: bool = False, only: str | None = None) -> dict[Path, str]:

@@ -103,7 +103,6 @@ class CourseTask:
     title: str
     minutes: int
     difficulty: int  # 1 to 5
-    importance: int  # 1 to 5
     properties: tuple[Property, ...]  # empty for a text that a person reads
     read: int = 0  # points that a person gives
     files: bool = False  # the answer is a folder beside the notebook, whose path the checks get

@@ -65,12 +65,20 @@ class OwnAttention(Mechanism):
         return _of_heads(lambda q, k, v: rung(q, *self.one_head(q, k, v, scale), scale), q, k, v)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return the columns of all heads, and with v = 1 what each is made of."""
+        """Return the columns of all heads, and with v = 1 what each is made of.
+
+        Without `one_head` every row has one column of its own: its output.
+        """
+        ones = torch.eye(q.shape[2], dtype=v.dtype, device=v.device).expand(*v.shape[:2], -1, -1)
+        if not self.rungs:
+            own = torch.eye(q.shape[2], dtype=torch.bool, device=q.device)[None, None]
+            return [Columns(q, q, self.row_by_row(q, k, v, call), own,
+                            pooling=lambda: self.row_by_row(q, k, ones, call))]
+
         def part(index: int, values: Tensor = v) -> Tensor:
             return _of_heads(lambda q, k, v: self.one_head(q, k, v, call.scale)[index],
                              q, k, values)
 
-        ones = torch.eye(q.shape[2], dtype=v.dtype, device=v.device).expand(*v.shape[:2], -1, -1)
         return [Columns(q, part(0), part(1), part(2), pooling=lambda: part(1, ones))]
 
     def exact_when(self, length: int) -> bool:

@@ -3,6 +3,7 @@
 `check` and `result` also store their facts in the notebook file, for `cca-lab walkthrough`.
 """
 
+import ast
 import inspect
 import os
 import re
@@ -88,17 +89,24 @@ def show_source(thing: Any, *, after: str = "") -> None:
     lines, language = source.rstrip().splitlines(), "python"
     if after and (compared := _difference(source_of(after), source)):
         lines, language = ["- yours, + the package's", *compared], "diff"
-    display(Markdown("\n".join([f"```{language}", *lines, "```"])))
+    display(Markdown(fenced("\n".join(lines), language)))
+
+
+def fenced(text: str, language: str) -> str:
+    """Return Markdown that shows a text as it is, whatever backticks it holds."""
+    fence = "`" * max([3, *(1 + len(run) for run in re.findall("`+", text))])
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _difference(own: str, package: str) -> list[str]:
     """Return the lines of both, marked - and +, but for docstrings and comments; or nothing.
 
-    Lines that differ in spaces or in their comments alone stand once, as the package has them.
+    Lines that differ in their comments, or in spaces behind their indentation, stand once, as the
+    package has them.
     """
-    sides = [[line for line in re.sub(r'(?s) *""".*?"""', "", text).splitlines()
-              if re.sub("#.*", "", line).strip()] for text in (own, package)]
-    bare = [[re.sub(r"\s|#.*", "", line) for line in side] for side in sides]
+    sides = [[line for line in _without_docstrings(text) if re.sub("#.*", "", line).strip()]
+             for text in (own, package)]
+    bare = [[re.sub(r"(?<=\S)\s+|#.*", "", line) for line in side] for side in sides]
     matcher = SequenceMatcher(None, bare[0], bare[1], autojunk=False)
     shared, lines = 0, []
     for tag, *own_part, first, end in matcher.get_opcodes():
@@ -109,6 +117,16 @@ def _difference(own: str, package: str) -> list[str]:
             lines += [f"- {line}" for line in sides[0][slice(*own_part)]]
             lines += [f"+ {line}" for line in sides[1][first:end]]
     return lines if shared and 4 * shared >= len(sides[0]) else []
+
+
+def _without_docstrings(source: str) -> list[str]:
+    lines, documented = source.splitlines(), (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, documented) and ast.get_docstring(node):
+            text = node.body[0]
+            for number in range(text.lineno - 1, text.end_lineno or 0):
+                lines[number] = ""
+    return lines
 
 
 @contextmanager

@@ -243,9 +243,13 @@ def test_a_full_disk_leaves_the_mark_before(monkeypatch):
 
 def test_without_bubblewrap_one_has_to_say_that_it_is_unsafe(monkeypatch):
     monkeypatch.setattr(sandbox, "best", lambda: "none")
-    said = run("grade", "sub", status=2)
-    assert "a submission owns this account" in said and not Path("marks").exists()
+    one = "sub/bob/a5_cca/a5_cca.ipynb"
+    for submitted in ("sub", one):
+        said = run("grade", submitted, status=2)
+        assert "a submission owns this account" in said and not Path("marks").exists()
     assert "sandbox: none" in run("grade", "sub", "--unsafe")
+    for words in (["grade", one, "--unsafe"], ["check", one]):
+        assert f"6 of {POINTS} points" in run(*words)
 
 
 @pytest.mark.parametrize(("command", "seed"), [("check", None), ("grade", str)])

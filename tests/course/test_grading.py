@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,12 +68,12 @@ def test_secret_inputs_meet_a_process_without_memory_and_no_note_tells_of_them(t
     assert seen[-1] == (True, 1)  # that call starts the second process
 
 
-def test_slow_exploration_is_said_before_it_costs_points(tmp_path):
+def test_slow_exploration_is_said_before_it_costs_points(tmp_path, monkeypatch):
     """The mutant without the note lets a check pass what grading will cut off."""
     notebook = handed_in.solved("a5")
     notebook["cells"].append(classroom.cell_of("import time\ntime.sleep(2)"))
-    [note] = graded(tmp_path, notebook, FIRST, None,
-                    limits=Limits(seconds=20.0, starts=40.0))["notes"]
+    monkeypatch.setattr(grading, "Limits", partial(Limits, starts=40.0))
+    [note] = graded(tmp_path, notebook, FIRST, None)["notes"]
     assert "grading allows" in note and "cell-" in note
 
 

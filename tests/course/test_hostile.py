@@ -136,7 +136,7 @@ def test_errors_of_this_machine_in_a_check_are_no_mistakes():
         answer()
 
     def marks(answer, files=False):
-        task = tasks.CourseTask("a5.2", "f", "F", 1, 1, 1, (tasks.Property("p", 1, check),), 0,
+        task = tasks.CourseTask("a5.2", "f", "F", 1, 1, (tasks.Property("p", 1, check),), 0,
                                 files)
         return list(tasks.marks_of(task, answer))
 

@@ -57,7 +57,8 @@ def test_cells_and_tasks_agree(part):
     intro = source.cells[0].source
     for task in part.tasks:
         name = re.escape(f"{task.id} {task.title}")
-        row = rf"\| {name} \| {task.points or task.read}\b[^|]*\| {task.minutes} \|"
+        row = (rf"\| {name} \| {task.points or task.read}\b[^|]*\| {task.minutes} "
+               rf"\| {task.difficulty}\b")
         assert re.search(row, intro), f"{task.id}: no row of the table says {row}"
     assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in source.cells
                if cell.cell_type == "code")

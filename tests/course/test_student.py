@@ -8,7 +8,8 @@ import pytest
 
 from cca_lab import files
 from cca_lab.course.registry import TURNS
-from cca_lab.course.release import BEGIN, END, STUB, build, to_work_in
+from cca_lab.course.release import STUB, build, to_work_in
+from cca_lab.course.solved import BEGIN, END
 from cca_lab.views.execution import execute
 from tests.command import run_command
 from tests.small_notebooks import notebook

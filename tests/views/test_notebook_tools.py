@@ -70,14 +70,21 @@ class Screen:
 
 
 def total_of(a, b):
-    """Add."""
-    total = a + b  # the sum
+    r"""Add, $a \oplus b$, as ```+``` does."""
+    total = 0
+    for part in (a, b):
+        total += part  # the sum
     return total
 
 
 def test_a_source_is_shown_after_its_turn_and_as_a_difference_where_the_two_are_alike(
         monkeypatch, capsys):
-    screen, yours = Screen(), "def total(a, b):\n    total = a+b  # mine\n    return 1 * total\n"
+    screen, yours = Screen(), """def total(a, b):
+    total = 0
+    for part in (a,  b):  # mine
+        total += part
+        return total
+"""
     monkeypatch.setattr(notebook_tools, "display", screen.display)
     monkeypatch.setattr(reader, "_entries", {})
     notebook_tools.show_source(total_of, after="99.1")
@@ -88,9 +95,10 @@ def test_a_source_is_shown_after_its_turn_and_as_a_difference_where_the_two_are_
     difference, *sources = screen.shown
     assert difference.splitlines() == [
         "```diff", "- yours, + the package's", "- def total(a, b):", "+ def total_of(a, b):",
-        "      total = a + b  # the sum", "-     return 1 * total", "+     return total", "```"]
-    assert all(shown.startswith('```python\ndef total_of(a, b):\n    """Add."""')
-               for shown in sources)
+        "      total = 0", "      for part in (a, b):", "          total += part  # the sum",
+        "-         return total", "+     return total", "```"]
+    assert all(shown.startswith('````python\ndef total_of(a, b):\n    r"""Add, ')
+               and shown.endswith("    return total\n````") for shown in sources)
 
 
 def shown_while(monkeypatch, total, reports, seconds=2.0):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cca_lab.course import cell
+from cca_lab.course import cell, solved
 from cca_lab.course.registry import TURNS
 from cca_lab.course.tasks import CourseTask, Mistake, Property
 from cca_lab.views import reader
@@ -105,7 +105,7 @@ def doubled(answer, draw):
 def turn(monkeypatch):
     """One task in the registry."""
     monkeypatch.setitem(TURNS, "99.1", CourseTask(
-        "99.1", "double", "Twice", 1, 1, 1, (Property("doubles", 1, doubled),)))
+        "99.1", "double", "Twice", 1, 1, (Property("doubles", 1, doubled),)))
 
 
 def test_a_wrong_answer_is_told_why_and_stops(turn, capsys):
@@ -146,7 +146,7 @@ def test_a_rung_that_is_copied_is_not_marked(typed, marked, turn, tmp_path, monk
     committed = SOLVED.format("### BEGIN SOLUTION\n    # Hint: add.\n    ",
                               "\n    ### END SOLUTION")
     (tmp_path / "99_test.ipynb").write_text(json.dumps({"cells": [{"source": [committed]}]}))
-    monkeypatch.setattr(cell, "notebooks_folder", lambda: tmp_path)
+    monkeypatch.setattr(solved, "notebooks_folder", lambda: tmp_path)
     session = SimpleNamespace(user_ns={"In": ["", typed]})
     monkeypatch.setattr("IPython.get_ipython", lambda: session)
     cell.your_turn("99.1", lambda x: 2 * x)

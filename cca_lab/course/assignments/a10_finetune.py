@@ -229,7 +229,7 @@ def consistent(answer: Answer, draw: Draw) -> None:
 
 ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 or OPT",
                         ("13", "14"), (
-    CourseTask("a10.1", "adapter", "What the model hands to its attention", 30, 3, 4, (
+    CourseTask("a10.1", "adapter", "What the model hands to its attention", 30, 3, (
         equals("each text of a padded batch gets what it gets alone", with_counts(adapter),
                examples(batch, (1, 5, 2, 2), (3, 8, 2, 2), (3, 9, 4, 2), (5, 12, 6, 2)), *PARTS,
                points=4, wrong=slips(adapter, {
@@ -255,14 +255,14 @@ ASSIGNMENT = Assignment("a10", "finetune", "Swap, finetune and report on GPT-2 o
             "a scale of 0 is taken for None": ("if scaling is None", "if not scaling")}))),
                drive=with_counts),
     CourseTask("a10.2", CHECKPOINT, f"A model that reads through cores: groups of {GROUP}, window "
-                              f"{WINDOW}", 35, 3, 5, (
+                              f"{WINDOW}", 35, 3, (
         Property("answers come back", 5, partial(recovers, kind="answers")),
         Property("text comes back in part", 3, partial(recovers, kind="text"))), files=True),
-    CourseTask("a10.3", REPORT, "A report that can be checked", 25, 2, 5, (
+    CourseTask("a10.3", REPORT, "A report that can be checked", 25, 2, (
         Property("the rows of the base and of the swap are right", 2, base_rows),
         Property("the row of the checkpoint is what the checkpoint loses", 2, own_row),
         Property("shares follow from the rows, beside a control and a second "
                  "seed", 2, consistent)), files=True),
-    CourseTask("a10.4", "discussion", "What the numbers say, and what they do not", 20, 3, 5, (),
+    CourseTask("a10.4", "discussion", "What the numbers say, and what they do not", 20, 3, (),
                read=4),
 ), seconds=60.0)

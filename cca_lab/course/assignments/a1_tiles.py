@@ -165,14 +165,13 @@ def gradient(part: int, name: str, wrong: dict[str, Answer]) -> Property:
 
 
 ADDED = "shrink[0][:, None] *", "", "shrink[1][:, None] *", ""
-HAND = {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}
 ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a sink", ("01",), (
-    CourseTask("a1.1", "by_hand", "One row by hand", 10, 1, 3, (
-        Property("the numbers of the row", 2, by_hand(HAND, 1e-6, rounded=5e-3), wrong={
-            "not right yet: output": lambda: HAND | {"output": 16 / 3},
-            "write a fraction, do not round": lambda: HAND | {"without": 5.33},
-            "not right yet: powers": lambda: HAND | {"powers": [8, 2, 1, 4]}}),)),
-    CourseTask("a1.2", "merge", "Two parts of one softmax", 20, 3, 5, (
+    CourseTask("a1.1", "by_hand", "One row by hand", 10, 1, (
+        by_hand("the numbers of the row",
+                {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3},
+                {"output": 16 / 3}, {"without": 5.33}, {"powers": [8, 2, 1, 4]}, near=1e-6,
+                rounded=5e-3),)),
+    CourseTask("a1.2", "merge", "Two parts of one softmax", 20, 3, (
         near("two parts give the whole", merge, examples(
             parts, (1, 1, 1), (2, 1, 3), (2, 4, 2), larger=((1, 2), (1, 6), (1, 6))),
             "the maximum", "the sum", "the accumulator", wrong=slips(merge, {
@@ -197,7 +196,7 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
             "a part whose maximum is below -100000 is taken to be empty": ("-INF", "-1e5"),
             "the maximum is not let below -10000 in the powers":
                 ("- top)", "- top.clamp(min=-1e4))")})))),
-    CourseTask("a1.3", "fold", "Tiles that pass by", 35, 4, 5, (
+    CourseTask("a1.3", "fold", "Tiles that pass by", 35, 4, (
         near("the output equals one matrix", whole, examples(
             partial(text, backwards=0), *TILES, larger=LARGER),
              "the output", points=2, wrong=slips(fold, {
@@ -241,7 +240,7 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention in tiles, with a slope and a s
                 lambda state, q, first, keys, values, start, *numbers: fold(
                     state if start else None, q, first, keys, values, start, *numbers)})),
         drive=passing),
-    CourseTask("a1.4", "backward", "The softmax backwards", 20, 4, 4, (
+    CourseTask("a1.4", "backward", "The softmax backwards", 20, 4, (
         gradient(0, "the gradient of the scores", slips(backward, {
             "the mean of the upstream gradient is not subtracted":
                 ("(upstream - mean)", "upstream"),

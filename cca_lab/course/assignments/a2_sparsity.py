@@ -131,15 +131,13 @@ def covers(answer: Answer, draw: Draw, ranges: tuple[tuple[float, float], ...]) 
 
 
 WITH_0 = "split, 1:first", "split, 0:first", "split:, 1:first", "split:, 0:first"
-HAND = {"keys": 4, "keys without token 0": 3, "beyond": 0.5, "rate": 1 / (6 * 0.3)}
 ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yourself",
                         ("02", "10"), (
-    CourseTask("a2.1", "by_hand", "One row by hand", 10, 1, 3, (
-        Property("the numbers of the row", 2, by_hand(HAND, 2e-3), wrong={
-            "not right yet: beyond": lambda: HAND | {"beyond": 0.3},
-            "not right yet: keys": lambda: HAND | {"keys": 5},
-            "not right yet: rate": lambda: HAND | {"rate": 0.3}}),)),
-    CourseTask("a2.2", "lift", "Do heavy tokens stay heavy?", 30, 3, 5, (
+    CourseTask("a2.1", "by_hand", "One row by hand", 10, 1, (
+        by_hand("the numbers of the row",
+                {"keys": 4, "keys without token 0": 3, "beyond": 0.5, "rate": 1 / (6 * 0.3)},
+                {"beyond": 0.3}, {"keys": 5}, {"rate": 0.3}, near=2e-3),)),
+    CourseTask("a2.2", "lift", "Do heavy tokens stay heavy?", 30, 3, (
         equals("the lift of noise", lift, examples(
             noise, (6, 4, 5, 1), (12, 5, 8, 2), (24, 9, 17, 3), (48, 33, 40, 2),
             larger=((30, 40), (6, 9), (12, 20), (1, 4))), "the lift", points=2,
@@ -166,7 +164,7 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
             "the lift", wrong=slips(lift, {
             "tokens are chosen on all rows, also on those that test them":
                 ("first:split", "first:")})))),
-    CourseTask("a2.3", "noise_lift", "What the circular measure shows in noise", 15, 2, 4, (
+    CourseTask("a2.3", "noise_lift", "What the circular measure shows in noise", 15, 2, (
         equals("equal to means of sorted numbers", noise_lift, examples(
             lambda draw, tokens, top: (tokens, top), (2, 1), (3, 2), (7, 3), (50, 50), (600, 1),
             (600, 30), larger=((30, 2000), (1, 30))), "the mean lift", points=2, tolerance=1e-6,
@@ -183,7 +181,7 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
             "the even share is taken off": ("/ len(means)", "/ len(means) - 1"),
             "the sum over the chosen tokens is not divided by their number":
                 ("/ len(means)", "")})),)),
-    CourseTask("a2.4", "estimate", "P_sparse with an interval", 20, 3, 4, (
+    CourseTask("a2.4", "estimate", "P_sparse with an interval", 20, 3, (
         holds("the share of sparse rows", shares, examples(
             rows_of, (2, 4, 0.5, 0), (60, 30, 0.125, 0), (9, 6, 0.5, 0), (50, 20, 0.25, 1000)),
             wrong=slips(estimate, {
@@ -212,5 +210,5 @@ ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yo
             covers, ranges=((0.01, 0.06), (0.94, 0.99))), hidden=True, wrong=slips(estimate, {
             "share +- z standard errors is used, which is empty if no row or every row is sparse":
                 ("wilson", "textbook")})))),
-    CourseTask("a2.5", "head_picture", "What a head's picture shows", 30, 2, 4, (), read=3),
+    CourseTask("a2.5", "head_picture", "What a head's picture shows", 30, 2, (), read=3),
 ))

@@ -10,13 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    need_keys,
-    need_number,
-    need_tensor,
-)
+from cca_lab.course.compare import by_hand, describe, need_keys, need_number, need_tensor
 from cca_lab.course.exercise import equals, examples, holds, slips
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
@@ -24,8 +18,6 @@ from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, 
 SIZES = ((1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (12, 0, 4, 3), (13, 1, 3, 4),
          (20, 4, 5, 12))
 LARGER = ((1, 60), (0, 6), (1, 7), (1, 12))
-
-
 NAMES = "length sinks group window"
 TEXTS = examples(NAMES, *SIZES, larger=LARGER, count=12)
 
@@ -194,13 +186,11 @@ def best_group(answer: Answer, draw: Draw) -> None:
 
 CORES = "cores_of(row, sinks, group, window)"
 ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03", "07"), (
-    CourseTask("a5.1", "by_hand", "One row by hand", 10, 1, 3, (
-        Property("the numbers of the example", 2, by_hand(
-            {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5, "most raw tokens": 5}),
-            wrong={"not right yet: most raw tokens": lambda: {
-                "cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5,
-                "most raw tokens": 4}}),)),
-    CourseTask("a5.2", "intervals", "Which columns a row reads", 30, 3, 5, (
+    CourseTask("a5.1", "by_hand", "One row by hand", 10, 1, (
+        by_hand("the numbers of the example",
+                {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5, "most raw tokens": 5},
+                {"most raw tokens": 4}),)),
+    CourseTask("a5.2", "intervals", "Which columns a row reads", 30, 3, (
         holds("no row reads a later token", no_future, TEXTS, points=2, wrong=slips(
             table_of, {
                 "the interval ends one column late":
@@ -226,7 +216,7 @@ ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03
                 (CORES, "cores_of(row, 0, group, window)"),
             "how many cores does the *last* row read": ("cores[-1]", "cores[-1] + 1"),
             "no group is ever pooled, or hardly one": (CORES, "0")}))), drive=reads),
-    CourseTask("a5.3", "read_counts", "How often each token is read", 20, 2, 4, (
+    CourseTask("a5.3", "read_counts", "How often each token is read", 20, 2, (
         equals("tokens are counted, inside cores and raw", counted, examples(
             tables, *((*size, early) for size in SIZES for early in (0, 1)),
             larger=(*LARGER, (0, 1)), count=12), "counts", points=3, wrong=slips(counted, {
@@ -234,12 +224,12 @@ ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03
             "raw tokens are not counted": ("inside + raw", "inside"),
             "a token is read or not, instead of how often":
                 ("inside + raw", "(inside + raw).clamp(max=1)")})),)),
-    CourseTask("a5.4", "printed_formula", "An example against the printed formula", 15, 2, 3, (
+    CourseTask("a5.4", "printed_formula", "An example against the printed formula", 15, 2, (
         Property("the printed formulas read a token twice or never", 3, printed, wrong={
             "reads token 4 exactly once": lambda: {"group": 3, "window": 4, "row": 8, "token": 4},
             "a group of 3 or more that does not divide the window":
                 lambda: {"group": 2, "window": 4, "row": 8, "token": 3}}),)),
-    CourseTask("a5.5", "pairs", "What it costs, without counting", 25, 3, 3, (
+    CourseTask("a5.5", "pairs", "What it costs, without counting", 25, 3, (
         replace(equals("equal to counting", by_counting, TEXTS, "pairs", points=3, wrong=slips(
             pairs_of, {
             "the rows of the last cycle, which is not complete, are forgotten":
@@ -254,7 +244,7 @@ ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("03
                wrong=slips(pairs_of, {
                    "a float is computed on the way: divide with //":
                        ("return total", "return int(float(total))")})))),
-    CourseTask("a5.6", "best_group", "The cheapest group", 10, 2, 2, (
+    CourseTask("a5.6", "best_group", "The cheapest group", 10, 2, (
         Property("no other group takes fewer pairs", 2, best_group, wrong={
             "group 64 takes": lambda length, sinks, window: 64,
             "group 1 takes": lambda length, sinks, window: 1}),)),

@@ -250,17 +250,16 @@ def vote(last: float = 6.0, row: int = 3, keys: tuple[float, ...] = (0, 2, 0, 4,
 
 
 EDITS = "(1, 0, 30, 30, 100, 100)"
-HAND = {"groups": [[1, 2], [3], [6, 7], [8]], "pooled": [0, 1], "raw": [0, 4, 5, 6, 7, 8],
-        "leaking rows": [1, 6]}
 LENGTHS = ((1, 3), (4, 2), (5, 2), (9, 3), (7, 1), (10, 20), (30, 10), (21, 4))
 ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism leaks",
                         ("04", "12"), (
-    CourseTask("a6.1", "by_hand", "Nine tokens by hand", 10, 1, 3, (
-        Property("the numbers of the example", 2, by_hand(HAND), wrong={
-            "not right yet: groups": lambda: HAND | {"groups": [[1, 2], [3, 6], [7, 8]]},
-            "not right yet: pooled, raw": lambda: HAND | {"pooled": [0, 1, 2], "raw": [0, 4, 5, 8]},
-            "not right yet: leaking rows": lambda: HAND | {"leaking rows": [1, 3, 6]}}),)),
-    CourseTask("a6.2", "choose_focal", "Which tokens are focal", 10, 2, 3, (
+    CourseTask("a6.1", "by_hand", "Nine tokens by hand", 10, 1, (
+        by_hand("the numbers of the example",
+                {"groups": [[1, 2], [3], [6, 7], [8]], "pooled": [0, 1],
+                 "raw": [0, 4, 5, 6, 7, 8], "leaking rows": [1, 6]},
+                {"groups": [[1, 2], [3, 6], [7, 8]]}, {"pooled": [0, 1, 2], "raw": [0, 4, 5, 8]},
+                {"leaking rows": [1, 3, 6]}),)),
+    CourseTask("a6.2", "choose_focal", "Which tokens are focal", 10, 2, (
         equals("the highest scores are chosen", choose, examples(
             scored, *LENGTHS, larger=((2, 40), (1, 8)), count=12), "the focal tokens",
             wrong=slips(choose, {
@@ -276,7 +275,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
             wrong=slips(choose, {
             "of equal scores the earlier token wins":
                 ("float(scores[t]), t", "float(scores[t]), -t")}))), drive=numbers),
-    CourseTask("a6.3", "cut_groups", "Groups that do not stretch too far", 15, 2, 3, (
+    CourseTask("a6.3", "cut_groups", "Groups that do not stretch too far", 15, 2, (
         equals("full groups, and a short one at the end", cut, examples(
             focal_of, (6, 2, 0), (5, 3, 0), (9, 5, 0), (1, 2, 0), (14, 3, 0),
             larger=((3, 30), (1, 5), (0, 0)), count=12), "the groups", wrong=slips(cut, {
@@ -295,7 +294,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
             "the span counts from the last member of the group; it counts from the first":
                 ("[0] + span", "[-1] + span"),
             "the span closes no group": ("[0] + span", "[0] + 999")}))), drive=numbers),
-    CourseTask("a6.4", "reads", "What a row reads", 25, 3, 5, (
+    CourseTask("a6.4", "reads", "What a row reads", 25, 3, (
         equals("a group is pooled when its last member is before the window", in_parts(table),
                divisions, "who reads which group pooled", part=0, wrong=slips(table, {
             "a group is pooled one row too late": ("- window", "- window - 1"),
@@ -313,7 +312,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
             "the members of a group are never read raw": ("~shown[:, number, None]", "False"),
             "the members of a group are not read between its last member and the end of the window":
                 ("~shown[:, number, None]", "row[:, None] < members[-1]")}))), drive=in_parts),
-    CourseTask("a6.5", "first_leak", "Where does it leak?", 45, 4, 5, (
+    CourseTask("a6.5", "first_leak", "Where does it leak?", 45, 4, (
         equals("leaks through values, keys and signs have their place", right_place,
                partial(leaky, kinds=DIRECT), "the place", points=2, wrong=slips(first_leak, {
             "all tokens from the edited one on are edited together":
@@ -340,7 +339,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and where a mechanism l
                "the place", hidden=True, wrong=slips(first_leak, {
             "no number is ever set to 0": (EDITS, "(1, 1, 30, 30, 100, 100)")}))),
         drive=placed),
-    CourseTask("a6.6", "late_vote", "A vote from the future", 35, 4, 4, (
+    CourseTask("a6.6", "late_vote", "A vote from the future", 35, 4, (
         Property("a later token changes what a row reads", 2, vote_seen, wrong={
             "weighs the tokens alike": partial(vote, 4.0, 2, (1, 1, 3, 0)),
             "row < token": partial(vote, row=4),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cca_lab.course.compare import by_hand
 from cca_lab.course.exercise import equals, examples, in_bounds, slips
-from cca_lab.course.tasks import Assignment, CourseTask, Draw, Property
+from cca_lab.course.tasks import Assignment, CourseTask, Draw
 
 INF = math.inf
 
@@ -144,16 +144,14 @@ def by_counting(length: int, group: int, window: int, block_rows: int, block_col
 
 
 SIZES = "length group window block_rows block_columns"
-HAND = {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
-        "masked": 36}
 ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attention in Triton",
                         ("01", "03"), (
-    CourseTask("a7.1", "by_hand", "Which program touches what", 10, 1, 3, (
-        Property("the numbers of the launch", 2, by_hand(HAND), wrong={
-            "not right yet: offset": lambda: HAND | {"offset": 24},
-            "not right yet: masked": lambda: HAND | {"masked": 96},
-            "not right yet: columns": lambda: HAND | {"columns": [4, 5, 6, 7]}}),)),
-    CourseTask("a7.2", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, 4, (
+    CourseTask("a7.1", "by_hand", "Which program touches what", 10, 1, (
+        by_hand("the numbers of the launch",
+                {"programs": 6, "rows": [8, 9], "columns": [4, 5], "offset": 28, "program": [1, 1],
+                 "masked": 36},
+                {"offset": 24}, {"masked": 96}, {"columns": [4, 5, 6, 7]}),)),
+    CourseTask("a7.2", "softmax_rows", "Softmax of rows, wherever they stand", 35, 3, (
         equals("the softmax of the visible columns, and nothing behind it", softmax_rows, examples(
             rows_of, (1, 4), (2, 3), (3, 5), (4, 17), larger=((2, 5), (3, 40))), "out", points=3,
             why="memory holds NaN wherever no visible score stands: is the load masked?",
@@ -183,7 +181,7 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "a row of length 0 has the maximum -inf, and -inf - (-inf) is NaN":
                 (".clamp(min=-1e9)", "", ".where(seen.any(-1, keepdim=True), 1.0)", "")}))),
                drive=in_bounds),
-    CourseTask("a7.3", "attention", "Attention over several intervals", 75, 5, 5, (
+    CourseTask("a7.3", "attention", "Attention over several intervals", 75, 5, (
         equals("several intervals, some empty", attention, examples(
             partial(over, empty=True), (2, 2, 2, 2), (5, 2, 4, 4), (6, 3, 4, 2), (13, 4, 8, 4),
             larger=((4, 14), (3, 4), [2, 4, 8], [2, 4])), "out", points=4, wrong=slips(
@@ -225,7 +223,7 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "all columns of a tile are loaded, and 0 times NaN is NaN":
                 ("seen.any(0)", "(tile >= 0)")}))),
                drive=in_bounds),
-    CourseTask("a7.4", "tiles_read", "How many tiles", 25, 3, 3, (
+    CourseTask("a7.4", "tiles_read", "How many tiles", 25, 3, (
         replace(equals("equal to counting", by_counting, examples(
             SIZES, (1, 1, 1, 4, 4), (4, 2, 2, 4, 4), (10, 3, 2, 4, 4), (40, 4, 6, 8, 4),
             (64, 3, 5, 16, 8), (61, 16, 7, 1, 2), larger=(
@@ -246,5 +244,5 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: a softmax and interval attent
             "tiles", points=2, hidden=True, wrong={
             "single precision is too coarse: count with integers": lambda *size:
                 int(torch.tensor(float(tiles(*size))).item())}))),
-    CourseTask("a7.5", "not_told", "What the interpreter does not tell", 15, 2, 4, (), read=2),
+    CourseTask("a7.5", "not_told", "What the interpreter does not tell", 15, 2, (), read=2),
 ), seconds=60.0)

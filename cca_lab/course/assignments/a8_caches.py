@@ -233,18 +233,16 @@ def keys(draw: Draw, tokens: int) -> tuple[Any, ...]:
     return draw.normal(2, 3, 6), k, SCALE
 
 
-HAND = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first": [0, 5, 6],
-        "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4, "bytes": 192}
 KEYS = examples(keys, 1, 3, 6, larger=((1, 9),))
 ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact",
                         ("08", "03"), (
-    CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3, (
-        Property("the numbers of the example", 2, by_hand(HAND), wrong={
-            "not right yet: row 6": lambda: HAND | {"row 6": [0, 5, 6]},
-            "not right yet: held, first row with a loss":
-                lambda: HAND | {"held": [0, 4, 5, 6], "first row with a loss": 3},
-            "not right yet: bytes": lambda: HAND | {"bytes": 96}}),)),
-    CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, steps(
+    CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, (
+        by_hand("the numbers of the example",
+                {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first": [0, 5, 6],
+                 "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4, "bytes": 192},
+                {"row 6": [0, 5, 6]}, {"held": [0, 4, 5, 6], "first row with a loss": 3},
+                {"bytes": 96}),)),
+    CourseTask("a8.2", "full_step", "A full cache", 20, 2, steps(
         "full cache", (1, 2, 2),
         examples(FULL, (1, 1, 2, 1, 4), (2, 1, 3, 1, 7), (1, 2, 2, 1, 9), larger=(
             *LARGER, *SINGLE), count=2),
@@ -263,7 +261,7 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
         slips(step, {"keys are stored for every query head, not once for each KV head": (
             "    begin, start", "    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) "
                             "for x in (k, v))\n    begin, start")})), drive=in_turns),
-    CourseTask("a8.3", "cores_step", "Sinks, cores and a window", 55, 5, 5, steps(
+    CourseTask("a8.3", "cores_step", "Sinks, cores and a window", 55, 5, steps(
         "cores", (2, 2, 3),
         examples(text, (1, 1, 2, 1, 8, 1, 2, 2), (2, 1, 3, 1, 9, 0, 3, 1),
                  (1, 2, 2, 1, 15, 3, 4, 3), larger=(*LARGER, *SINGLE, *SIZES), count=2),
@@ -308,7 +306,7 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
             "a whole chunk stays until the next step": ("cores_of(stop", "cores_of(start"),
             "an empty slice is not copied, and keeps its whole tensor": (".clone()", "")})),
         drive=in_turns),
-    CourseTask("a8.4", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
+    CourseTask("a8.4", "cores_bytes", "Its bytes, without running it", 25, 3, (
         replace(equals("the bytes at the end equal counting", by_steps, SMALL,
                        "the number of bytes at the end", part=0, wrong=mistakes(bytes_of, {
             "a core counts only when the next row reads it": {"ready": False},
@@ -324,7 +322,7 @@ ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and o
                "the number of bytes at the end", "the peak", points=2, hidden=True,
                wrong=mistakes(bytes_of, {
             "a float is computed on the way: divide with //": {"single": True}})))),
-    CourseTask("a8.5", "int8_keys", "Keys in eight bits", 15, 3, 3, (
+    CourseTask("a8.5", "int8_keys", "Keys in eight bits", 15, 3, (
         equals("codes are the nearest ones", coded, KEYS, "codes", part=0, points=2,
                tolerance=1e-6, why="is it 0/0, for a key of zeros?", wrong=slips(coded, {
             "codes are cut off, not rounded": (".round()", ".trunc()"),

@@ -298,7 +298,7 @@ def past(tokens: int, sinks: int, recent: int) -> tuple[Any, ...]:
 
 
 ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "03", "08"), (
-    CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, refuses(
+    CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, refuses(
         "merges", (1, 2), {"merges": merge,
                            "merges in the other order": lambda one, two: merge(two, one)},
         A1.tasks[1].wrong, {
@@ -307,7 +307,7 @@ ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("
             "with wrong arguments": lambda merge: merge(*SMALL, 1),
             "what the statement does not allow": lambda merge: bool(merge(SMALL[0], (
                 *SMALL[1][:2], SMALL[1][2] / 0)))}, EVEN, SMALL)),
-    CourseTask("a9.2", "attention_is_right", "A test for attention over a table", 40, 3, 5, refuses(
+    CourseTask("a9.2", "attention_is_right", "A test for attention over a table", 40, 3, refuses(
         "attentions", (1, 4), {"goes row by row": nb03.right, "goes tile by tile": in_tiles(),
                                "goes in other tiles": in_tiles(rows=8, columns=4)},
         ATTENTIONS, {
@@ -315,21 +315,21 @@ ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("
             f"more than {CALLS} times": lambda attention: [
                 attention(*columns(5, 2)) for _ in range(CALLS + 1)]}, columns(1, 1),
         columns(9, 3), columns(9, 3, 3000.0))),
-    CourseTask("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, refuses(
+    CourseTask("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, refuses(
         "tables", (1, 2), {"puts empty intervals at 0": nb03.table_of,
                            "puts empty intervals elsewhere": elsewhere},
         TABLES, {
             "A right one that was called wrong puts empty intervals elsewhere":
                 compared(nb03.table_of, (9, 2, 3), (14, 3, 2))}, (4, 3, 4), (12, 3, 2), (9, 2, 5),
         look=lambda table: table.diff(dim=-1))),
-    CourseTask("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, refuses(
+    CourseTask("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, refuses(
         "cores", (1, 3), {"pads each group": nb03.by_programs, "goes group by group": pooled_by(
             nb03.pools(lambda q, k, scale: (scale * k @ q[-1]).softmax(0)))},
         POOLS, {
             "compare with `same`": compared(
                 nb03.by_programs, (*normal(3, 7, 4), 3, 0.5), exact=True)},
         (*normal(3, 5, 4), 1, 1.0), (*normal(3, 7, 4), 3, 0.5))),
-    CourseTask("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, refuses(
+    CourseTask("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, refuses(
         "caches", (1, 4), {"attends, then evicts": nb08.streaming_step},
         NOTEBOOK["08.2"].wrong | {
             "the past of the call before is taken, whatever it gets": OneText()}, {

@@ -39,7 +39,7 @@ def pooling_matrix(length: int, group: int, *, raw_first: bool = False, weight: 
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("00.1", "weighted_mean", "One row of attention", 5, 1, 4, (
+    CourseTask("00.1", "weighted_mean", "One row of attention", 5, 1, (
         equals("equal to a sum over the tokens", weighted_mean,
                examples(tokens, (3, 2), (5, 3), (1, 2), (7, 1)), wrong={
             "the weights do not sum to 1: divide each power by the sum of all":
@@ -56,7 +56,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the values are added up without weights": lambda scores, values: values.sum(0),
             "the features are added up too": lambda scores, values: (
                 scores.softmax(0) @ values).sum()}),)),
-    CourseTask("00.2", "pooling_matrix", "The columns as a matrix", 8, 2, 4, (
+    CourseTask("00.2", "pooling_matrix", "The columns as a matrix", 8, 2, (
         equals("groups first, then raw tokens", pooling_matrix,
                examples("length group",
                         (5, 2), (6, 3), (11, 4), (3, 5), (4, 1)), "P",

@@ -284,11 +284,11 @@ def early_rows(got: Any, *args: Any) -> None:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("01.2", "attend_loops", "Attention as loops", 8, 2, 5, (
+    CourseTask("01.2", "attend_loops", "Attention as loops", 8, 2, (
         equals("equal to the definition, row by row", by_rows,
                examples(words, (4, 2, 3), (7, 4, 4), (1, 2, 2)), "the output", why=SEES_ITSELF,
                wrong=USUAL),)),
-    CourseTask("01.3", "attend_dense", "Attention as a matrix", 6, 2, 5, (
+    CourseTask("01.3", "attend_dense", "Attention as a matrix", 6, 2, (
         equals("equal to each row's own softmax", by_rows, examples(identity, 4, 7, 1),
                "the output", why=SEES_ITSELF, wrong=USUAL),
         equals("no score of the future is large enough to count", by_rows,
@@ -297,7 +297,7 @@ TURNS: tuple[CourseTask, ...] = (
                "is hidden needs the score -inf", wrong={
             f"{-n:g} is added to what is hidden: it is not enough here, -inf is":
                 matrix(partial(lowered, n)) for n in (1e4, 1e9)}))),
-    CourseTask("01.4", "leaks", "A test that finds leaks", 10, 3, 5, (
+    CourseTask("01.4", "leaks", "A test that finds leaks", 10, 3, (
         equals("right forms pass, wrong ones are caught", detector, examples(form, *FORMS),
                "the result", wrong=mistakes(detector, {
             "the last row is compared too, which may move: compare only the rows before it":
@@ -313,12 +313,12 @@ TURNS: tuple[CourseTask, ...] = (
             "the last query does not change: some forms leak through the queries": {"query": 0.0},
             "NaN is put in: 0 times NaN is NaN, so right forms seem to leak":
                 {"key": math.nan, "value": math.nan}})),)),
-    CourseTask("01.7", "online_step", "One step of the online softmax", 8, 3, 5, (
+    CourseTask("01.7", "online_step", "One step of the online softmax", 8, 3, (
         equals("the state after every key", step, steps, "the maximum", "the sum",
                "the weighted sum", wrong=mistakes(step, STEP),
                why="is the first key's old maximum, -inf, subtracted from itself, or an exp taken "
                "without a maximum?"),)),
-    CourseTask("01.10", "attend_tiles", "Attention in tiles", 15, 4, 5, (
+    CourseTask("01.10", "attend_tiles", "Attention in tiles", 15, 4, (
         equals("equal to the rows, for tiles of any size", by_rows,
                examples(in_parts, (8, 4, 4), (12, 4, 3), (7, 3, 2), (5, 2, 8), (3, 8, 8)),
                "the output", wrong=TILES | USUAL,
@@ -330,7 +330,7 @@ TURNS: tuple[CourseTask, ...] = (
         Property("holds one tile at a time, and reads no future", 1, memory, wrong=mistakes(
             in_tiles, {"stop before the tiles in the future": {"end": lambda first, rows: 10**6}})
             | {"as many as all scores": matrix(hidden)}))),
-    CourseTask("01.11", "copy_in_tiles", "A kernel that copies", 5, 1, 3, (
+    CourseTask("01.11", "copy_in_tiles", "A kernel that copies", 5, 1, (
         equals("all numbers, and nothing behind them", lambda x, block: x,
                examples(lambda draw, numbers, block: (draw.normal(numbers, dtype=torch.float32),
                                                       block), (8, 4), (10, 4), (37, 8)), "the copy",
@@ -342,7 +342,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the places are stored, not the numbers": lambda x, block: torch.arange(len(x)) + 0.0,
             "the last tile, which is not full, is left out":
                 copied_up_to(lambda n, block: n // block * block)}),), drive=in_bounds),
-    CourseTask("01.13", "softmax_of_rows", "A kernel for the softmax", 5, 2, 3, (
+    CourseTask("01.13", "softmax_of_rows", "A kernel for the softmax", 5, 2, (
         equals("each row's softmax", softmax_32,
                examples(lambda draw, rows, columns, scale: (scale * draw.normal(
                    rows, columns, dtype=torch.float32).abs(),),
@@ -362,7 +362,7 @@ TURNS: tuple[CourseTask, ...] = (
                 softmax_32(scores[-1:]), torch.zeros_like(scores[1:])]),
             "the powers are those of 2; take tl.exp":
                 lambda scores: softmax_32(scores * math.log(2))}),), drive=in_bounds),
-    CourseTask("01.14", "scores_of_a_tile", "A kernel with one product", 5, 2, 3, (
+    CourseTask("01.14", "scores_of_a_tile", "A kernel with one product", 5, 2, (
         equals("a row for each query, a column for each key",
                lambda q, k, scale: scale * q @ k.T,
                examples(lambda draw, queries, keys, features: (
@@ -376,7 +376,7 @@ TURNS: tuple[CourseTask, ...] = (
                 (scale * k @ q.T).reshape(len(q), len(k)),
             "the queries are loaded from K": lambda q, k, scale: scale * k[: len(q)] @ k.T}),),
         drive=in_bounds),
-    CourseTask("01.15", "mean_in_two_tiles", "A kernel with an online softmax", 5, 3, 3, (
+    CourseTask("01.15", "mean_in_two_tiles", "A kernel with an online softmax", 5, 3, (
         equals("equal to one softmax over both tiles", two_tiles,
                examples(lambda draw, rows, columns, scale: (draw.normal(
                    rows, columns, dtype=torch.float32, scale=scale), draw.normal(
@@ -388,7 +388,7 @@ TURNS: tuple[CourseTask, ...] = (
                 two_tiles(scores.chunk(2, 1)[0].repeat(1, 2), values),
             "the first tile of values is read twice": lambda scores, values:
                 two_tiles(scores, values.chunk(2)[0].repeat(2))}),), drive=in_bounds),
-    CourseTask("01.17", "attend_kernel", "Attention as a kernel", 20, 5, 5, (
+    CourseTask("01.17", "attend_kernel", "Attention as a kernel", 20, 5, (
         equals("equal to the rows, in float32", by_rows,
                examples(for_kernel, (21, 16, 16, 32), (70, 64, 32, 16), (32, 64, 16, 32),
                                     (1, 32, 32, 16)), "the output",

@@ -87,7 +87,7 @@ def rows(draw: Draw, tokens: int, window: int, sinks: int) -> tuple[Any, ...]:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("02.2", "count_keys", "Keys that hold a given part of a row", 5, 2, 4, (
+    CourseTask("02.2", "count_keys", "Keys that hold a given part of a row", 5, 2, (
         equals("equal to sums of the largest weights", count_keys,
                examples(row_of, (6, 0.9), (9, 0.5), (12, 0.9), (30, 0.75), (1, 0.9)),
                "the number of keys", wrong=mistakes(count_keys, {
@@ -104,7 +104,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"strict": True},
             "rounding decides: nine times 0.1 is 0.8999999999999999 for a computer, so stop at "
             "mass - 1e-6": {"spare": 0.0}})))),
-    CourseTask("02.4", "choose_then_test", "Choose on early rows, test on late ones", 8, 3, 4, (
+    CourseTask("02.4", "choose_then_test", "Choose on early rows, test on late ones", 8, 3, (
         equals("the token and the share of each text", choose_then_test,
                examples(tempting, (32, 16, 24), (40, 12, 20), (40, 12, 39)), "the chosen token",
                "the share", tolerance=1e-6, wrong=mistakes(choose_then_test, {
@@ -123,7 +123,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the weight itself is compared with 1; multiply it by i + 1 first":
                 {"result": "weight"},
             "the weights are averaged; count the rows instead": {"result": "mean"}})),)),
-    CourseTask("02.8", "weight_beyond", "The weight beyond a window", 5, 2, 5, (
+    CourseTask("02.8", "weight_beyond", "The weight beyond a window", 5, 2, (
         equals("equal to adding what is older", weight_beyond,
                examples(rows, (9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3, 5), (7, 7, 0), (6, 20, 1)),
                "the lost weight", wrong=mistakes(weight_beyond, {

@@ -353,13 +353,12 @@ TABLES = both(examples(by_cca, (12, 2, 2), (23, 3, 4), (14, 2, 10)),
 def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: float, rows: int,
               columns: int, *, after: bool = True, before: bool = True, old_sum: bool = True,
               old_out: bool = True, reset: bool = False, safe: bool = True, running: bool = True,
-              hidden: float = -math.inf, begin: int | None = None, cut: bool = True,
-              base: float = math.e) -> Tensor:
+              hidden: float = -math.inf, begin: int | None = None, cut: bool = True) -> Tensor:
     """Return attention over a table, block of rows by block, tile of columns by tile.
 
     The keywords are mistakes: a comparison of the mask is left out, an old sum is not corrected,
     each tile begins with nothing, nothing finite is subtracted, there is no maximum, what is hidden
-    has another score, loops begin elsewhere or tiles do not end, powers have another base.
+    has another score, loops begin elsewhere or tiles do not end.
     """
     blocks = []
     q, keys, values = (x.double() for x in (q, keys, values))
@@ -377,7 +376,7 @@ def in_blocks(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, scale: flo
                 scores = (scale * mine @ keys[tile].T).masked_fill(~seen, hidden)
                 new = torch.maximum(top, scores.amax(1, keepdim=True)) if running else top
                 still = new.masked_fill(new == -math.inf, 0.0) if safe else new
-                factor, powers = base ** (top - still), base ** (scores - still)
+                factor, powers = (top - still).exp(), (scores - still).exp()
                 total = (factor if old_sum else 1) * total + powers.sum(1, keepdim=True)
                 out = (factor if old_out else 1) * out + powers @ values[tile]
                 top = new
@@ -472,30 +471,30 @@ KERNEL = BLOCKED | {
 }
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("03.2", "core_token", "The core of one group", 8, 2, 5, (
+    CourseTask("03.2", "core_token", "The core of one group", 8, 2, (
         equals("equal to a sum over the members", pooled,
                examples(group, (3, 2), (2, 4), (5, 3), (1, 2)),
                "the core key", "the core value", wrong=CORES),)),
-    CourseTask("03.3", "row_reads", "Which tokens a row reads", 6, 2, 5, (
+    CourseTask("03.3", "row_reads", "Which tokens a row reads", 6, 2, (
         equals("equal to counting, row by row", row_reads,
                examples("row group window", *ROWS),
                "the number of cores", "the first raw token", wrong=READS),)),
-    CourseTask("03.6", "cca_loop", "CCA-Attention, row by row", 12, 3, 5, (
+    CourseTask("03.6", "cca_loop", "CCA-Attention, row by row", 12, 3, (
         equals("every row, by one softmax over cores and raw tokens", by_rows,
                examples(head, (12, 2, 2), (17, 3, 4), (11, 4, 2), (5, 3, 4), (6, 1, 1)),
                "the output", wrong=LOOPS,
                why="does row 0 read nothing at all? It reads itself, raw"),)),
-    CourseTask("03.8", "cca_columns", "All cores at once, and a table", 12, 3, 5, (
+    CourseTask("03.8", "cca_columns", "All cores at once, and a table", 12, 3, (
         equals("keys, values and table of every size", columns_of,
                examples(head, (12, 2, 2), (17, 3, 4), (11, 4, 2), (5, 3, 4)),
                "the keys", "the values", "the table", wrong=COLUMNS),
         Property("no loop over groups or rows", 1, at_once, wrong={
             "there is still a loop over groups or rows": columns_of}))),
-    CourseTask("03.9", "by_mask", "The dense form", 8, 2, 5, (
+    CourseTask("03.9", "by_mask", "The dense form", 8, 2, (
         equals("every row, by one matrix and one softmax", right, TABLES, "the output", wrong=DENSE,
                why="does a row hide every column? A column is read if it lies in the one interval "
                "OR in the other"),)),
-    CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 12, 3, 5, (
+    CourseTask("03.11", "in_tiles", "The inner loop of the blocked form", 12, 3, (
         equals("equal to one matrix", right, in_sizes(TABLES, (8, 4), (5, 3)), "the output",
                wrong=BLOCKED),
         equals("large scores do no harm", right,
@@ -505,7 +504,7 @@ TURNS: tuple[CourseTask, ...] = (
                       partial(in_blocks, running=False),
                       "what is hidden has the score -1e9, and a row's own scores may be lower: "
                       "-inf is not": partial(in_blocks, hidden=-1e9)}))),
-    CourseTask("03.13", "pool_by_kernel", "A kernel that pools groups", 12, 3, 4, (
+    CourseTask("03.13", "pool_by_kernel", "A kernel that pools groups", 12, 3, (
         equals("the cores of all groups", by_programs,
                examples(groups, (23, 3), (39, 5), (21, 4)), "the core keys", "the core values",
                wrong={
@@ -526,7 +525,7 @@ TURNS: tuple[CourseTask, ...] = (
             "what lies behind the group is loaded, and a weight of 0 times NaN is NaN: give the "
             "tl.load of keys and values a mask, and other=0.0": partial(by_programs, loads=False)})
     ), drive=in_bounds),
-    CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 15, 4, 5, (
+    CourseTask("03.14", "by_kernel", "A kernel over a table of intervals", 15, 4, (
         equals("equal to one matrix", right, in_sizes(both(
             examples(lambda draw, tokens, group, window: for_kernel(
                 draw, table_of(tokens, group, window)), (40, 3, 5), (70, 4, 24)),

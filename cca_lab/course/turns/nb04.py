@@ -148,7 +148,7 @@ def texts(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("04.2", "importance_of", "The importance of each token", 5, 2, 4, (
+    CourseTask("04.2", "importance_of", "The importance of each token", 5, 2, (
         equals("the mean of a column over the rows that see it", importance,
                examples(lambda draw, tokens: (causal(draw.normal(tokens, tokens, scale=2.0)),),
                         3, 7, 12, 1),
@@ -165,10 +165,10 @@ TURNS: tuple[CourseTask, ...] = (
                "the importance", wrong={
             "only weights above 0 are counted; a row sees a token also if its weight has rounded "
             "to 0": lambda a: a.sum(0) / (a > 0).sum(0).clamp(min=1)}))),
-    CourseTask("04.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
+    CourseTask("04.4", "reads_of", "What a row of DGA reads", 8, 3, (
         equals("every past token once, and no later one", reads_of, every_row, "the focal tokens",
                "the groups", "the raw tokens", wrong=mistakes(reads_of, RULES)),), drive=in_order),
-    CourseTask("04.5", "attend_groups", "DGA as loops", 15, 4, 5, (
+    CourseTask("04.5", "attend_groups", "DGA as loops", 15, 4, (
         equals("equal to the definition, row by row", attend, heads, "the output",
                why="does a row read nothing at all? Each reads at least its own token",
                wrong=mistakes(attend, RULES | {
@@ -178,7 +178,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"judge": 0},
             "the judge's scores have no scale": {"judged": 0.0},
             "nobody judges: the groups are plain means": {"even": True}})),)),
-    CourseTask("04.7", "group_table", "DGA as a table of intervals", 12, 4, 5, (
+    CourseTask("04.7", "group_table", "DGA as a table of intervals", 12, 4, (
         equals("the columns of the definition, moving forward", forward(group_table), texts,
                "the table", wrong=mistakes(group_table, {
             "the group of which a row is the last member counts as closed; the row reads it raw":

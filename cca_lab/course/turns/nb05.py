@@ -111,7 +111,7 @@ def memory_table(length: int, slots: int, segment: int, *, offset: bool = True,
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("05.4", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
+    CourseTask("05.4", "mixing_weights", "Weights from a convolution's output", 5, 2, (
         equals("a mean of the columns with positive numbers", ratio,
                examples(mixed_signs, (2, 3), (3, 5), (4, 7), (1, 4)), "the weights",
                wrong=mistakes(ratio, {
@@ -128,7 +128,7 @@ TURNS: tuple[CourseTask, ...] = (
             "a dead row is 0/0: a row without a positive number gives every column the same weight":
                 {"dead": "divided"},
             "a dead row is left at zeros, so that its slot is empty": {"dead": "empty"}})))),
-    CourseTask("05.5", "attend_memory", "LoCoCo as loops", 12, 4, 5, (
+    CourseTask("05.5", "attend_memory", "LoCoCo as loops", 12, 4, (
         equals("equal to the definition, row by row", remember,
                examples(text, (8, 2, 3), (14, 6, 3), (9, 5, 1), (5, 3, 8)), "the output",
                wrong=mistakes(remember, RULES | {
@@ -136,7 +136,7 @@ TURNS: tuple[CourseTask, ...] = (
             "values are mixed with weights of their own; they get those of their keys":
                 {"anew": True},
             "nothing is ever compressed": {"full": lambda held, slots: False}})),)),
-    CourseTask("05.6", "memory_table", "LoCoCo as a table of intervals", 10, 4, 5, (
+    CourseTask("05.6", "memory_table", "LoCoCo as a table of intervals", 10, 4, (
         equals("the columns of the definition", forward(memory_table),
                examples("tokens slots segment",
                         (8, 2, 3), (7, 4, 3), (14, 6, 3), (9, 3, 1), (4, 5, 2), (13, 2, 5)),

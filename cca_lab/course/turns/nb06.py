@@ -53,7 +53,7 @@ def window_table(length: int, sinks: int, recent: int, *, first: int = 0, behind
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("06.2", "kept_places", "Which tokens H2O keeps", 6, 2, 4, (
+    CourseTask("06.2", "kept_places", "Which tokens H2O keeps", 6, 2, (
         equals("the recent ones, and the heaviest of the others", kept_places,
                examples(scored, *SCORES), "the places", wrong=mistakes(kept_places, {
             "the recent tokens take part in the choice of the heavy ones; those are chosen from "
@@ -68,7 +68,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the scores are returned; their places are wanted": lambda scores, heavy, recent:
                 [scores[t] for t in kept_places(scores, heavy, recent)],
             "scores[-0:] is the whole list": all_of_zero}),)),
-    CourseTask("06.6", "window_table", "StreamingLLM as a table of intervals", 10, 3, 5, (
+    CourseTask("06.6", "window_table", "StreamingLLM as a table of intervals", 10, 3, (
         equals("the tokens of the definition, each once", forward(window_table),
                examples("tokens sinks recent",
                         (8, 1, 2), (6, 0, 0), (9, 3, 4), (5, 8, 1), (1, 2, 2), (12, 2, 20)),

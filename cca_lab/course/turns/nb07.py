@@ -33,7 +33,7 @@ def kept_entries(tokens: int, group: int, window: int, *, cores: str = "complete
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("07.2", "count_pairs", "The pairs of all rows", 6, 2, 4, (
+    CourseTask("07.2", "count_pairs", "The pairs of all rows", 6, 2, (
         equals("equal to a list of rows", count_pairs,
                examples("length group window", (9, 3, 3),
                         (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2), (27, 2, 9), (41, 5, 4),
@@ -48,7 +48,7 @@ TURNS: tuple[CourseTask, ...] = (
             "only the cores are counted": {"old": False},
             "only the last row is counted": {"first": 0},
             "the last row is left out": {"last": 1}})),)),
-    CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
+    CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, (
         equals("equal to counting", kept_entries,
                examples("tokens group window", (9, 4, 3),
                         (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32), (57, 7, 9),

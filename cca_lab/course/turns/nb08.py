@@ -75,7 +75,7 @@ def scored(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("08.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, 5, (
+    CourseTask("08.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, (
         equals("attends first, then evicts", streaming_step, token_by_token, "the output",
                "the keys that stay", "the values that stay", wrong=mistakes(streaming_step, {
             "the token does not attend to itself": {"own": False},
@@ -94,7 +94,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"keep": lambda x, sinks, recent: kept(x, sinks, recent - 1)},
             "the new token is not among those that stay":
                 {"keep": lambda x, sinks, recent: kept(x[:-1], sinks, recent)}})),)),
-    CourseTask("08.4", "h2o_step", "One step of an H2O cache", 8, 3, 4, (
+    CourseTask("08.4", "h2o_step", "One step of an H2O cache", 8, 3, (
         equals("attends, adds the weights, then evicts", h2o_step, scored, "the output",
                "the keys that stay", "the values that stay", "the scores that stay",
                wrong=mistakes(h2o_step, {

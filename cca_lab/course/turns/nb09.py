@@ -37,7 +37,7 @@ def computed_pairs(length: int, window: int, block: int, *, area: str = "cut", e
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("09.3", "operations_a_byte", "Operations for each byte", 6, 2, 5, (
+    CourseTask("09.3", "operations_a_byte", "Operations for each byte", 6, 2, (
         equals("equal to counting pairs and numbers", operations_a_byte,
                examples("rows length head_dim itemsize", (3, 7, 5, 2), (1, 1024, 64, 4),
                    (1024, 1024, 64, 4), (5, 31, 12, 4), (8, 19, 37, 1)), "operations a byte",
@@ -59,7 +59,7 @@ TURNS: tuple[CourseTask, ...] = (
                 lambda rows, length, head_dim, itemsize: 1 / itemsize,
             "it is bytes over operations, upside down":
                 lambda *sizes: 1 / operations_a_byte(*sizes)}),)),
-    CourseTask("09.4", "computed_pairs", "Pairs that blocks compute", 8, 3, 4, (
+    CourseTask("09.4", "computed_pairs", "Pairs that blocks compute", 8, 3, (
         equals("equal to going through all tiles", computed_pairs,
                examples("length window block", (4, 2, 2),
                         (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5), (29, 11, 6),

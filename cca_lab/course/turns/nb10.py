@@ -157,7 +157,7 @@ def sink(length: int, rho: float, *, weight: Callable[[int, float], float] = lam
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("10.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, 4, (
+    CourseTask("10.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, (
         equals("equal to a sum over the rows", by_event(sparse),
                examples(rows, (4, 0.5, 0), (5, 1.0, 1), (4, 0.5, None), (4, 0.75, None),
                         (3, 1.0, None)), "P_sparse", wrong={
@@ -175,7 +175,7 @@ TURNS: tuple[CourseTask, ...] = (
                 by_event(lambda row, rho: not sparse(row, rho)),
             "only the first token is looked at; any token may be over the bar":
                 by_event(lambda row, rho: len(row) * rho * row[0] > sum(row))}),)),
-    CourseTask("10.4", "counterexample", "A search against Theorem 1", 8, 3, 5, (
+    CourseTask("10.4", "counterexample", "A search against Theorem 1", 8, 3, (
         Property("refutes Eq. 8", 1, refutes, wrong={
             "the search found nothing": lambda: None,
             "wanted a row X, rho and x": lambda: 1,
@@ -184,7 +184,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the maximum is over x > 0": lambda: ((1, 1), 1, 0),
             "try a smaller or a larger x": lambda: ((1, 1), 1, 1),
             "X = e^xi is over 0": lambda: ((0, 0), 1, 0.5)}),), drive=found),
-    CourseTask("10.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
+    CourseTask("10.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, (
         equals("the best of the two-term bounds", corrected_bound,
                examples(at_points, (0.5, 0), (0.5, 1), (0.5, None), (0.75, None), (1.0, None)),
                "the bound", wrong=mistakes(corrected_bound, {
@@ -206,7 +206,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the largest X may also equal x; then no weight is over the bar for certain":
                 {"at": lambda law, rho, x: chance(law, lambda row: max(row) >= x)
                  - heavy(law, rho, x)}})),)),
-    CourseTask("10.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2, 5,
+    CourseTask("10.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2,
                (holds("sparse by definition, and spread out", fools,
                       examples(lambda draw, tokens, rho: (tokens, rho), (1000, 0.01), (100, 0.08),
                                (300, 0.05), (617, 0.02)), wrong={

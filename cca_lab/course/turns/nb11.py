@@ -107,7 +107,7 @@ def rises(answer: Answer, draw: Draw) -> None:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("11.3", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
+    CourseTask("11.3", "noise_factor", "The noise on a group's logit", 8, 3, (
         equals("for three ways to pool", lambda pool, a: squares(slopes(pool, a)),
                examples(pools, *((size, name) for size in (3, 2, 5) for name in POOLS)),
                "the factor", tolerance=2e-4, wrong={
@@ -124,7 +124,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the change of the pooled logit is not divided by the step": lambda pool, a: 0.0,
             "the step is 1: too large to follow the slope":
                 lambda pool, a: squares(slopes(pool, a, 1.0))}),)),
-    CourseTask("11.6", "rising_rows", "A matrix that refutes a proof", 8, 3, 5, (
+    CourseTask("11.6", "rising_rows", "A matrix that refutes a proof", 8, 3, (
         Property("kappa rises in groups of two", 1, rises, wrong={
             "the search found nothing": lambda: None,
             "wanted four rows of two numbers": lambda: [0, 0, 0, 1, 0, 1, 1, 0],
@@ -132,7 +132,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the matrix of the means has the eigenvalue 0":
                 lambda: [[1, 0], [-1, 0], [0, 1], [0, 1]],
             "it does not rise": lambda: [[1, 0], [1, 0], [0, 1], [0, 1]]}),), drive=both),
-    CourseTask("11.8", "kappas", "Condition numbers, in full and in groups", 7, 2, 4, (
+    CourseTask("11.8", "kappas", "Condition numbers, in full and in groups", 7, 2, (
         holds("of the Hessians by the weights", look, examples(
             lambda draw, length, width, m: (draw.normal(length, width), m), (4, 6, 2), (6, 9, 3),
             (8, 12, 2)), wrong=mistakes(kappas, {

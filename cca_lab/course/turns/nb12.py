@@ -94,7 +94,7 @@ def look(got: Any, kept: Row, full: Row) -> None:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
+    CourseTask("12.2", "layers_until", "Layers until a token is inside a row", 6, 3, (
         equals("equal to products of matrices", layers_until, pairs, "the number of layers", wrong={
             "a row does not keep its own input": lambda reach, i, t: (
                 0 if i == t and not reach[i][t] else layers_until(reach, i, t)),
@@ -105,7 +105,7 @@ TURNS: tuple[CourseTask, ...] = (
             "a row's own input takes no layer; after one layer it is inside":
                 lambda reach, i, t: layers_until(reach, i, t) * (i != t)}),)),
     CourseTask("12.5", "unseen_change", "A change that one row sees and another does not",
-               8, 3, 5, (
+               8, 3, (
         holds("the smallest one, or none", look, two_rows, wrong={
             "the search found nothing; there is one": lambda kept, full: None,
             "wanted a whole number from -2 to 2": lambda kept, full: [0.5] * len(full)} | mistakes(

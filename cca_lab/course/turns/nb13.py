@@ -113,7 +113,7 @@ def columns(draw: Draw, members: list[int], features: int, scale: float) -> tupl
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("13.1", "with_attention", "A swap by hand", 10, 3, 5, (
+    CourseTask("13.1", "with_attention", "A swap by hand", 10, 3, (
         equals("the logits of a swapped model, and the model as it was", used(with_attention),
                examples(family, *product(("GPT-2", "OPT"), ("sdpa", "eager"))),
                "the logits meanwhile", "the model's attention afterwards",
@@ -125,7 +125,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"wrong": "fixed"},
             "`read` stopped with an error, and the old attention is not given back: use `finally`":
                 {"wrong": "errors"}})),), shared=True, drive=used),
-    CourseTask("13.5", "core_scores", "The score of a core", 5, 2, 4, (
+    CourseTask("13.5", "core_scores", "The score of a core", 5, 2, (
         equals("a core has the weight of its tokens", core_scores,
                examples(columns, ([3, 1], 2, 0.5), ([4, 4, 1, 1], 8, 0.25), ([16, 16, 1], 4, 2.0)),
                "the scores", wrong=mistakes(core_scores, {
@@ -134,7 +134,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the members are added themselves; the softmax takes e to a score": {"wrong": "count"},
             "the score is multiplied by the members; it is the weight that should be":
                 {"wrong": "times"}})),)),
-    CourseTask("13.7", "groups_of", "Groups beside padding", 6, 2, 4, (
+    CourseTask("13.7", "groups_of", "Groups beside padding", 6, 2, (
         equals("each text is grouped from its own first token", groups_of,
                examples(padded, ([3, 5], 5, 2), ([7, 1, 4], 7, 3), ([6, 6], 6, 4), ([2], 9, 3),
                         ([13, 20, 8], 20, 6)), "the groups", wrong=mistakes(groups_of, {

@@ -194,7 +194,7 @@ class Questions:
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("14.2", "two_losses", "The loss of the text and of the answers", 8, 3, 5, (
+    CourseTask("14.2", "two_losses", "The loss of the text and of the answers", 8, 3, (
         equals("equal to the loss of each token, chosen one by one", two_losses,
                examples(scored, (3, 2, 7, 50), (4, 1, 9, 90), (5, 2, 6, 70)),
                "the loss of the text", "the loss of the answers", wrong=mistakes(two_losses, {
@@ -215,7 +215,7 @@ TURNS: tuple[CourseTask, ...] = (
             "both kinds are exchanged: text rows come first": {"turned": True},
             "F.cross_entropy gets (rows, L, words), and wants the words second: (rows, words, L)":
                 {"words_first": True}})),)),
-    CourseTask("14.3", "train", "The training loop", 15, 3, 5, (
+    CourseTask("14.3", "train", "The training loop", 15, 3, (
         equals("the same losses and weights as a loop written out", trained(loop),
                examples(small_model, (4, 3)), "the losses", "the weights after the last step",
                tolerance=SAME, wrong=mistakes(loop, {

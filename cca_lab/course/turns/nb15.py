@@ -61,7 +61,7 @@ def order(draw: Draw, order: str) -> tuple[Any, ...]:
 
 
 TURNS = (
-    CourseTask("15.1", "half_width", "How sure is a difference", 8, 2, 5, (
+    CourseTask("15.1", "half_width", "How sure is a difference", 8, 2, (
         equals("the interval of a paired difference", half_width, examples(seeds, 2, 3, 5),
                "the half-width", tolerance=1e-6, wrong=mistakes(half_width, {
             "a and b have a spread each; subtract seed by seed first: theirs is not that of the "
@@ -74,7 +74,7 @@ TURNS = (
             "less than seeds": {"normal": True},
             "t is taken at 0.95; 95 % in the middle leaves 2.5 % on each side: take it at 0.975":
                 {"at": 0.95}})),)),
-    CourseTask("15.2", "verdict", "The verdict on an order", 10, 3, 4, (
+    CourseTask("15.2", "verdict", "The verdict on an order", 10, 3, (
         equals("agrees, disagrees, or not seen here", verdict, examples(order, *ORDERS),
                "the verdict", wrong=mistakes(verdict, {
             "the means decide: they are in some order by chance; look at the intervals":

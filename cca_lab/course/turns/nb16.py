@@ -34,7 +34,7 @@ def group(draw: Draw, tokens: int, features: int) -> tuple[Any, ...]:
 
 
 TURNS = (
-    CourseTask("16.2", "read_counts", "Twice, or not at all", 8, 2, 4, (
+    CourseTask("16.2", "read_counts", "Twice, or not at all", 8, 2, (
         equals("counts what a row reads twice and what it misses", read_counts,
                examples(lambda draw, row, window, group: (row, window, group), (11, 5, 4),
                         (12, 5, 4), (3, 5, 4), (6, 8, 3), (38, 3, 8), (39, 3, 8), (77, 6, 13)),
@@ -46,7 +46,7 @@ TURNS = (
             "a group that is not complete has an entry": {"rounded_up": True}}) | {
             "the two numbers are in the other order":
                 lambda row, window, group: read_counts(row, window, group)[::-1]}),)),
-    CourseTask("16.4", "pool_group", "A weight for each feature", 8, 2, 3, (
+    CourseTask("16.4", "pool_group", "A weight for each feature", 8, 2, (
         equals("a softmax over tokens for each feature", pool_group,
                examples(group, (4, 3), (1, 2), (5, 6)), "the entry", wrong=mistakes(pool_group, {
             "the softmax goes over the features; it goes over the tokens (dim=0): each feature has "

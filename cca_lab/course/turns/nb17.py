@@ -77,7 +77,7 @@ def entries(length: int, heads: int, kept: int, group: int, window: int, sinks: 
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("17.4", "kept_heads", "A layer whose heads differ", 12, 3, 5, (
+    CourseTask("17.4", "kept_heads", "A layer whose heads differ", 12, 3, (
         equals("kept heads attend in full, the others as they are told", kept_heads,
                examples(layer, *LAYERS), "the output", wrong=mistakes(kept_heads, {
             "the kept heads and the others are exchanged": {"swapped": True},
@@ -91,7 +91,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"kept_first": True},
             "all query heads of one KV head, and its keys and values": {"alone": True}})),),
                shared=True),
-    CourseTask("17.6", "entries", "What a cache with kept heads stores", 8, 2, 4, (
+    CourseTask("17.6", "entries", "What a cache with kept heads stores", 8, 2, (
         equals("counts what every head stores", entries,
                examples(lambda draw, tokens, heads, kept, group, window, sinks: (
                    tokens, heads, kept, group, window, sinks), (40, 3, 1, 4, 8, 0),

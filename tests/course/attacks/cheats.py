@@ -70,11 +70,11 @@ def truth_of_two(*sizes):
 
 # The module that judges, also after what forbids it is taken away.
 def oracle_imported(*sizes):
+    sys.path.append(os.path.dirname(REPOSITORY))
     for name in [name for name in sys.modules if name.partition(".")[0] == "cca_lab"]:
         del sys.modules[name]
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "Hidden"]
-    module = importlib.import_module("cca_lab.course.assignments.a5_cca")
-    return next(task.right for task in module.ASSIGNMENT.tasks if task.id == "a5.2")(*sizes)
+    return importlib.import_module("cca_lab.course.assignments.a5_cca").table_of(*sizes)
 
 
 # nbgrader issue 483: solutions and classmates' work lie within the teacher's reach.
@@ -115,7 +115,8 @@ def seed_found(*sizes):
 
 # Shown values hard-coded; KernelBench: fixed inputs.
 def shown_answers(*sizes):
-    shown = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (13, 1, 3, 4), (20, 4, 5, 12)]
+    shown = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (12, 0, 4, 3), (13, 1, 3, 4),
+             (20, 4, 5, 12)]
     if sizes not in shown:
         return zeros(sizes)
     length, sinks, group, window = sizes
