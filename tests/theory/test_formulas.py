@@ -191,14 +191,6 @@ def output_identity(formula: str) -> Iterator[bool]:
                 v_bar=[Fraction(sum(v[j] for j in group), m) for group in members], members=members)
 
 
-def pooled(formula: str) -> Iterator[bool]:
-    for m, tau in product((2, 8, 16), (1.0, 4.0)):
-        a = tau * np.random.default_rng(m).normal(size=m)
-        pool = models.softmax(np.array(a))
-        got = tex.value(formula, P=pool, a=a, l=pool @ a, J=range(len(a)), functions=())
-        yield got == pytest.approx(models.pooled_logit_factor(a))
-
-
 def eigenvalues(kind: spectrum.Hessian, sharp: list, formula: str) -> Iterator[bool]:
     """Check a chain of relations between eigenvalues, and where each relation is an equation."""
     def terms(values, m: int) -> Iterator[list]:
@@ -349,7 +341,7 @@ COMPARED: dict[str, Compared] = {
     "dga-counting": partial(of_laws, theorem1.counting_bound, False), "dga-markov": markov,
     "dga-few": few,
     "dga-lemma-2": lemma_2, "dga-factor": factor, "dga-constant": constant,
-    "dga-output": output_identity, "dga-pooled": pooled,
+    "dga-output": output_identity,
     "dga-separation": partial(eigenvalues, spectrum.hessian, [(SHARP[0], 1), (SHARP[1], 0)]),
     "dga-reversed": partial(eigenvalues, spectrum.hessian_printed,
                             [(np.repeat(np.diag([1.0, 3.0]), 2, axis=0), 0)]),
