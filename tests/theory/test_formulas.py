@@ -259,14 +259,6 @@ def peak(formula: str) -> Iterator[bool]:
         yield tex.value(formula, M=M, B=B) == compression.most_at_once(M, B)
 
 
-def share(formula: str) -> Iterator[bool]:
-    for M, n in product(range(1, 4), range(5)):
-        even = [[Fraction(1, M + 1)] * (M + 1)] * M
-        held = compression.shares((even,) * (n + 1))  # the first step reads the token, n follow
-        stated = tex.value(formula, M=Fraction(M), n=n)
-        yield {row[M] for row in held} == {stated} == {compression.share_after(n, M)}
-
-
 def multiplications(run: Callable, *shapes: tuple[int, ...]) -> int:
     """Count the multiplications of a function of tensors, by PyTorch's counter."""
     with FlopCounterMode(display=False) as counter:
@@ -347,7 +339,7 @@ COMPARED: dict[str, Compared] = {
                             [(np.repeat(np.diag([1.0, 3.0]), 2, axis=0), 0)]),
     "dga-saving": saving, "dga-fewer": fewer,
     "lococo-leak": leak, "lococo-first": first, "lococo-taps": taps, "lococo-peak": peak,
-    "lococo-share": share, "lococo-ratio": ratio, "lococo-mean": mean,
+    "lococo-ratio": ratio, "lococo-mean": mean,
     "proved-cores": partial(in_rows, lambda i, g, s: indices.core_count(i + 1, g, s), -1),
     "proved-entries": each(
         partial(in_rows, lambda i, g, s: indices.cca_entries(i, g, s) - i // g, 0),
