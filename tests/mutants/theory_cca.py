@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from cca_lab.theory.cores import core_count
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.theory.reachability import indices
 
 

@@ -38,7 +38,8 @@ def verdict(words: str) -> Verdict:
 def test_an_article_is_short_and_gives_every_claim_of_its_paper_the_ledger_s_verdict(path):
     prose = CELL.sub("", path.read_text(encoding="utf-8"))
     assert len(re.sub(r"\$\$.*?\$\$|\$.*?\$", "x", prose, flags=re.DOTALL).split()) <= 2200
-    said = [(name, verdict(words)) for words, name in re.findall(r"\*\*([^*]+)\*\*\s\(" + ID, prose)]
+    found = re.findall(r"\*\*([^*]+)\*\*\s\(" + ID, prose)
+    said = [(name, verdict(words)) for words, name in found]
     assert len(said) == len(re.findall(ID, prose))
     assert sorted(said) == sorted((claim.id, claim.verdict) for claim in ledger.collect()
                                   if claim.paper.lower() == path.stem)
