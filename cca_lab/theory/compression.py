@@ -83,11 +83,6 @@ def in_memory(weights: Weights) -> set[int]:
     return {token for token, column in enumerate(zip(*shares(weights), strict=True)) if any(column)}
 
 
-def share_after(steps: int, slots: int) -> Fraction:
-    """Return a token's mean share of a slot n `steps` later, for B = 1: (M/(M+1))^n / (M+1)."""
-    return Fraction(slots, slots + 1) ** steps / (slots + 1)
-
-
 # ---------------------------------------------------------------- cost
 
 HEAD_DIM = 128

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from cca_lab.theory.cores import core_count
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.theory.reachability import indices
 
 
@@ -56,6 +56,7 @@ ALSO_BROKEN = [
 FORMULAS = [
     ("cca-cores", "i - s", "i - s + 1"), ("cca-first-raw", "+ 1", ""), ("cca-window", "i - s", "i"),
     ("cca-most-raw", "g - 1", "g"), ("cca-depth", "w - 1", "w"), ("cca-depth", "<", r"\le"),
+    ("cca-premise", r"\varphi_t e", "e"), ("cca-premise", r"{\delta_t}", "t"),
     ("cca-pairs", "- (g - 1)(r", "- (r"), ("cca-pairs", "g - 1 - r", "g - r"),
     ("cca-entries", "- 2", ""), ("cca-entries", "- 2", "- 1"), ("cca-linear", "/2", ""),
     ("cca-every-g", r"\frac{9}{8}", r"\frac{17}{8}"), ("cca-every-g", r"\frac{9}{8} x", "x"),

@@ -91,9 +91,10 @@ ALSO_BROKEN = [
 FORMULAS = [
     ("dga-two-term", "> x)", r"\ge x)"), ("dga-two-term", r"L\rho x", r"2L\rho x"),
     ("dga-union", "< S", r"\le S"), ("dga-counting", "- 1", ""),
+    ("dga-markov", r"L\rho - 1", r"L\rho"), ("dga-markov", "{L - 1}", "{L}"),
     ("dga-few", "(L - 1)", "L"), ("dga-lemma-2", "- 2", "- "), ("dga-factor", "m^p", "m^{p+1}"),
     ("dga-constant", "2m", "4m"), ("dga-output", "\\frac{A_g}{m}", "A_g"),
-    ("dga-pooled", "P_j^2", "P_j"), ("dga-separation", "L-k+i", "L"),
+    ("dga-separation", "L-k+i", "L"),
     ("dga-reversed", "\\frac{\\lambda_i(H)}{m}", "\\lambda_i(H)"),
     ("dga-saving", r"(1 - \gamma)", "1"), ("dga-fewer", "<", r"\le"),
 ]

@@ -159,8 +159,7 @@ NARROWER = [
 
 # label of docs/claims/proved.md, a piece of its formula, and a wrong one in its place
 FORMULAS = [
-    ("proved-cores", "+ 1", "+ 2"), ("proved-window", "s + g - 1", "s + g"),
-    ("proved-window", r"\min(s, i + 1)", "s"), ("proved-entries", "s + g - 2", "s + g"),
-    ("proved-pairs", "(r + 1)", "r"), ("proved-stretch", r"\lceil 11 m / 10 \rceil", "m + 1"),
-    ("proved-slots", "n B", "n"), ("proved-twice", "w - r", "w - r + 1"),
+    ("proved-cores", "+ 1", "+ 2"), ("proved-entries", "s + g - 2", "s + g"),
+    ("proved-stretch", r"\lceil 11 m / 10 \rceil", "m + 1"), ("proved-slots", "n B", "n"),
+    ("proved-twice", "w - r", "w - r + 1"),
 ]

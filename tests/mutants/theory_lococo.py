@@ -11,6 +11,6 @@ def finite_stand_in(scores, visible):
 BROKEN = {"LC.eq1": finite_stand_in}
 FORMULAS = [  # label, a piece of it, and what is wrong in its place
     ("lococo-leak", "{h +", "{"), ("lococo-first", "+ B", "+ M"), ("lococo-taps", "- 1", "- 3"),
-    ("lococo-peak", r"\max", r"\min"), ("lococo-share", "M + 1", "M + 2"),
+    ("lococo-peak", r"\max", r"\min"),
     ("lococo-ratio", "w M", "M"), ("lococo-mean", r"\frac{1}{T}", r"\frac{1}{M}"),
 ]

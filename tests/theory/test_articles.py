@@ -8,11 +8,15 @@ import pytest
 
 from cca_lab.files import repository
 from cca_lab.theory import ledger, numbers
+from cca_lab.theory.claim import Verdict
 
 ARTICLES = sorted(path for path in (repository() / "docs" / "claims").glob("*.md")
                   if "```{code-cell}" in path.read_text(encoding="utf-8"))
 PAPERS = Path(os.environ.get("CCA_LAB_PAPERS", "no folder"))
 CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAYS = {"holds": Verdict.HOLDS, "true": Verdict.HOLDS, "right": Verdict.HOLDS,
+        "false": Verdict.FALSE, "contradicts": Verdict.INCONSISTENT}
+ID = r"`((?:P1c?|T\d|D1|LC)(?:\.[\w-]+)?)`"
 
 
 @pytest.mark.parametrize("path", ARTICLES, ids=lambda path: path.stem)
@@ -24,13 +28,29 @@ def test_an_article_runs(path):
         exec(compile(cell, f"{path.name}, block {number}", "exec"), names)
 
 
+def verdict(words: str) -> Verdict:
+    """Return what a phrase in bold says: the one word of `SAYS` in it."""
+    said, = (SAYS[word] for word in re.findall(r"\w+", words) if word in SAYS)
+    return said
+
+
 @pytest.mark.parametrize("path", ARTICLES, ids=lambda path: path.stem)
-def test_an_article_is_short_and_has_every_claim_of_its_paper_and_no_other(path):
+def test_an_article_is_short_and_gives_every_claim_of_its_paper_the_ledger_s_verdict(path):
     prose = CELL.sub("", path.read_text(encoding="utf-8"))
-    assert len(re.sub(r"\$\$.*?\$\$|\$.*?\$", "x", prose, flags=re.DOTALL).split()) <= 2500
-    claims = {claim.id: claim.paper.lower() for claim in ledger.collect()}
-    named = re.findall(r"`((?:P1c?|T\d|D1|LC)(?:\.[\w-]+)?)`", prose)
-    assert {name for name, of in claims.items() if of == path.stem} == set(named)
+    assert len(re.sub(r"\$\$.*?\$\$|\$.*?\$", "x", prose, flags=re.DOTALL).split()) <= 2200
+    found = re.findall(r"\*\*([^*]+)\*\*\s\(" + ID, prose)
+    said = [(name, verdict(words)) for words, name in found]
+    assert len(said) == len(re.findall(ID, prose))
+    assert sorted(said) == sorted((claim.id, claim.verdict) for claim in ledger.collect()
+                                  if claim.paper.lower() == path.stem)
+
+
+def test_what_holds_and_what_falls_in_short_is_the_ledger_s():
+    page = (ARTICLES[0].parent / "index.md").read_text(encoding="utf-8")
+    verdicts = {claim.id: claim.verdict for claim in ledger.collect()}
+    for start, holds in (("What holds", True), ("What falls", False)):
+        named = re.findall(ID, page.partition(f"**{start}.**")[2].partition("\n\n")[0])
+        assert named and {verdicts[name] is Verdict.HOLDS for name in named} == {holds}
 
 
 def letters(text: str) -> str:
@@ -59,11 +79,15 @@ def test_an_article_quotes_its_paper(path):
 
 @with_the_papers
 @pytest.mark.parametrize("name", ["CCA", "DGA", "LoCoCo"])
-def test_the_ledger_quotes_its_paper_and_its_tables(name):
+def test_the_ledger_quotes_its_paper_and_its_numbers(name):
     text = paper(name)
     quoted = [quote for claim in ledger.collect() if claim.paper == name for quote in claim.quote]
     assert [quote for quote in quoted if letters(quote) not in letters(text)] == []
     words = re.sub(r"<[^>]+>|[*\\$|_]", " ", text)
-    for row in (row for row in numbers.rows() if (row.paper, row.relation) == (name, "mean")):
-        side_by_side = r"\D{1,60}?".join(map(re.escape, row.numbers.split()))
-        assert re.search(rf"(?<![\d.]){side_by_side}(?!\d)", words), row
+    for row in (row for row in numbers.rows() if row.paper == name):
+        printed = [number for number in row.numbers.split() if re.fullmatch(r"\d+\.\d+", number)]
+        for number in printed:
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", words), (number, row)
+        if row.relation == "mean":
+            side_by_side = r"\D{1,60}?".join(map(re.escape, row.numbers.split()))
+            assert re.search(rf"(?<![\d.]){side_by_side}(?!\d)", words), row

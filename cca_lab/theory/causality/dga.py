@@ -44,17 +44,15 @@ def times(visible: int, seen: int) -> int:
     return visible * seen
 
 
-def columns_of_group(z: int, size: int) -> tuple[int, int]:
-    """Return the first and last column of group z in step 4, [m(z-1)+1 : mz]; all count from 0."""
-    return z * size, z * size + size - 1
-
-
 def cut(length: int, focal: Sequence[int], size: int) -> tuple[list[int], Groups]:
-    """Return the focal tokens with those that do not fill a group, and the groups of the others."""
+    """Return the focal tokens with those that do not fill a group, and the groups of the others.
+
+    A group has m neighbouring columns of the non-focal tokens (step 4).
+    """
     rest = [t for t in range(length) if t not in set(focal)]
-    count = len(rest) // size
-    groups = consecutive_partition(rest[: count * size], size)
-    return sorted([*focal, *rest[count * size :]]), groups
+    ends = range(size, len(rest) + 1, size)
+    alone = rest[len(rest) // size * size :]
+    return sorted([*focal, *alone]), [tuple(rest[end - size : end]) for end in ends]
 
 
 def entry(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
@@ -145,12 +143,6 @@ def check_mask(mask: Mask) -> Outcome:
 
 def _subsets(length: int) -> Iterator[tuple[int, ...]]:
     return (focal for count in range(length + 1) for focal in combinations(range(length), count))
-
-
-def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
-    """Return the groups that have the columns of step 4 among the non-focal tokens."""
-    ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
-    return [tuple(tokens[first : last + 1]) for first, last in ends]
 
 
 SUBJECTS = {

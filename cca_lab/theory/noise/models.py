@@ -27,11 +27,9 @@ STANDS_OUT = 2.4  # by how much the logit of one token exceeds the others of its
 
 def pooled_logit_factor(logits: Sequence[float]) -> float:
     """Return F, the variance of a group's logit over a token's, keys pooled by softmax (Eq. 14)."""
-    top = max(logits)
-    powers = [math.exp(a - top) for a in logits]
-    pool = [power / sum(powers) for power in powers]
-    pooled = sum(p * a for p, a in zip(pool, logits, strict=True))
-    return sum((p * (1 + a - pooled)) ** 2 for p, a in zip(pool, logits, strict=True))
+    a = np.array(logits)
+    pool = softmax(a)
+    return float(((pool * (1 + a - pool @ a)) ** 2).sum())
 
 
 MODELS = {"shared": "one noise a group, divided by m", "mean": "one noise a token, averaged",

@@ -10,9 +10,10 @@ from fractions import Fraction
 from functools import partial
 from itertools import product
 
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.cores import Cover, core_count, reads, window_size
+from cca_lab.theory.cores import Cover, reads, window_size
 from cca_lab.theory.forall import papers
 
 CASES = [(i, g, s) for i, g, s in product(range(1, 41), range(1, 8), range(1, 13))]
