@@ -51,6 +51,8 @@ Stark Sutton Thorne Vogel Wagner Zeller
 WORKS = ("A map drawn by", "A song written by", "A letter signed by", "A house built by",
          "A book read by", "A film made by", "A race won by", "A word said by")
 FEWEST_NAMES = 16
+OFFSETS = 16  # tokens of text before the documents: 0 to 15
+POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the answering document, first to last
 OPENINGS = (*WORKS, "In", "The", "File of", "The house of", "A name given by",
             "Note that a test was run by", "The first line of the file was written by",
             "This is the text of a call made by")
