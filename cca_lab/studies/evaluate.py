@@ -156,10 +156,6 @@ class Evaluate(SwappedStudy, TextStudy):
         if tasks and self.questions < 1:
             raise ValueError(f"questions: got {self.questions} with --task, wanted 1 or more; "
                              "leave --task out for text alone")
-        if self.out is not None and str(self.out.resolve()) in (str(Path(each).resolve())
-                                                                for each in self.task):
-            raise ValueError(f"out: {self.out} is the file of questions itself; choose another "
-                             "name")
         with result_file(self.out) as result:
             model, tokenizer = self.loaded
             evaluation = make_evaluation(model, tokenizer, self.corpus, length=self.length,
