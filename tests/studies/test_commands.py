@@ -86,6 +86,7 @@ def test_finetune_then_resume_then_evaluate(text, tmp_path, capsys):
     found = Evaluate(model=str(tmp_path / "run" / "model"), text=text["text"], length=64, windows=2,
                      questions=0, out=tmp_path / "found.json").run()
     assert written(tmp_path / "found.json") == found and found["attention"] == "cca"
+    assert found["model"] == "run"  # every run's folder of the model has the same name
     assert "cca, group 4, window 8" in capsys.readouterr().out
 
 
