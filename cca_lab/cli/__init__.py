@@ -20,9 +20,9 @@ from cca_lab.freed_memory import keep_freed_memory
 from cca_lab.models.recipe import Diverged
 from cca_lab.options import parsed
 from cca_lab.studies.registry import COMMANDS as TRAINING
-from cca_lab.studies.registry import STUDIES
+from cca_lab.studies.registry import STUDIES, sentence
 
-Command = Callable[..., Any] | tuple[str, str]  # or "module:Class" of settings, and a sentence
+Command = Callable[..., Any] | str  # or "module:Class" of settings
 Table = dict[str, "Command | Table"]
 
 TABLE: Table = {
@@ -102,8 +102,8 @@ def found(words: Sequence[str]) -> tuple[str, Command | Table, list[str]]:
 
 def prepared(name: str, command: Command, words: Sequence[str]) -> Callable[[], Any]:
     """Return the call that runs a command with the options in some words, which are checked."""
-    if isinstance(command, tuple):
-        module, _, kind = command[0].partition(":")
+    if isinstance(command, str):
+        module, _, kind = command.partition(":")
         settings = parsed(getattr(import_module(module), kind), words, name)
         check_outputs(vars(settings))
 
@@ -130,8 +130,9 @@ def check_outputs(values: dict[str, Any]) -> None:
         if (path := values.get(written)) is None:
             continue
         for name, value in values.items():
-            same = isinstance(value, str | Path) and Path(value).resolve() == Path(path).resolve()
-            if name != written and same:
+            given = value if isinstance(value, tuple) else (value,)
+            if name != written and any(isinstance(each, str | Path) and Path(each).resolve()
+                                       == Path(path).resolve() for each in given):
                 raise ValueError(f"--{written}: {path} is also --{name.replace('_', '-')}, which "
                                  "it would replace; choose another name")
         for name in ("model", "adapter"):
@@ -168,7 +169,8 @@ def _listed(name: str, table: Table) -> str:
 def _sentence(name: str, command: Command | Table) -> str:
     if isinstance(command, dict):
         return GROUPS[name]
-    return command[1] if isinstance(command, tuple) else (command.__doc__ or "").split("\n")[0]
+    return sentence(command) if isinstance(command, str) else \
+        (command.__doc__ or "").split("\n")[0]
 
 
 def _discard_output() -> None:

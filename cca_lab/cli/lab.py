@@ -37,28 +37,23 @@ def native() -> None:
 
 
 def walkthrough(*, start: From = None, only: str | None = None, out: Path = Path("build/site"),
-                pages: bool = True, show: bool = False) -> int:
+                show: bool = False) -> int:
     """Run the notebooks in order, compare their outputs, and write the site with what ran.
 
     Args:
         start: First notebook, by its number or name, such as 05.
         only: The only notebook, such as 01.
         out: Folder of the site: a new one, or that of an earlier site.
-        pages: Write the site.
         show: Open the site in a browser.
     """
     from rich.console import Console
 
     from cca_lab import files
     from cca_lab.views.notebook_files import choose
+    from cca_lab.views.site import Site
     from cca_lab.views.walkthrough import walkthrough as run
 
     console, chosen = Console(), choose(files.notebooks_folder(), start, only)
-    if not pages:
-        _build_native()
-        return run(chosen, console)
-    from cca_lab.views.site import Site
-
     with Site(files.repository(), out, extras=_of_models()) as made:
         _build_native()
         print("Writing the site, about a minute; then the notebooks run.", flush=True)

@@ -21,12 +21,10 @@ from cca_lab.models.inputs import check_length
 from cca_lab.models.plugin import attention_of
 from cca_lab.tasks.examples import Example, answer_room, prompt_ids
 from cca_lab.tasks.mixture import random_windows
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from cca_lab.tasks.multi_document_qa import OFFSETS, POSITIONS, MultiDocumentQA
 from cca_lab.tasks.prompts import AnyTask
 
 RESAMPLES = 2000
-OFFSETS = 16
-POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 GREEDY = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
 
 

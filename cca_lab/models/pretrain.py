@@ -11,7 +11,7 @@ text. Trained only on contexts that end in questions, it never finds what is in 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from cca_lab.models.plugin import group_size
 from cca_lab.models.training import make_optimizers
 from cca_lab.tasks.corpus import Corpus
+from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 # tokens of documents and questions after the text of an "interleaved" sequence, at least
@@ -68,14 +69,6 @@ def curriculum(context: int, tokens: float, text_only: bool = False) -> list[Sta
     return [Stage("copy", 32, 0.25, 0.3 * tokens, 0.8),
             *(Stage("question", length, 0.5, 0.2 * tokens, 0.9) for length in lengths),
             Stage("interleaved", context, 0.75, tokens)]
-
-
-def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[int, int], Tensor]:
-    """Return a sampler of (rows, length) windows at random places of a token stream."""
-    def sample(rows: int, length: int) -> Tensor:
-        start = torch.randint(len(corpus_tokens) - length, (rows,), generator=generator)
-        return corpus_tokens[start[:, None] + torch.arange(length)]  # (rows, length)
-    return sample
 
 
 def copy_batch(rows: int, length: int, vocabulary: int,
@@ -126,7 +119,7 @@ class Pretrainer:
         self.generator = torch.Generator().manual_seed(seed)
         self.task = MultiDocumentQA(tokenizer)
         self.vocabulary = len(tokenizer)
-        self.sample_text = text_stream(tokenize(corpus.train, tokenizer), self.generator)
+        self.text = tokenize(corpus.train, tokenizer)[:-1]  # its last token was never drawn
         self.optimizers = make_optimizers(model, muon=True, learning_rate=recipe.learning_rate,
                                           betas=recipe.betas, weight_decay=recipe.weight_decay,
                                           fused=True)
@@ -140,7 +133,7 @@ class Pretrainer:
         most = max(1, stage.length - SHORTEST)
         before = int(torch.randint(most, (), generator=self.generator))  # tokens of text before it
         task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
-        text = self.sample_text(rows, before)
+        text = random_windows(self.text, rows, before, self.generator)
         unknown = torch.zeros_like(text, dtype=torch.bool)
         return torch.cat([text, task], dim=1), torch.cat([unknown, known], dim=1)
 
@@ -160,7 +153,7 @@ class Pretrainer:
         rows = max(2, self.recipe.step_tokens // stage.length)
         # a mean over zero rows would be NaN
         text_rows = min(rows - 1, max(1, round(stage.text_share * rows)))
-        text = self.sample_text(text_rows, stage.length)
+        text = random_windows(self.text, text_rows, stage.length, self.generator)
         task, known = self._task_batch(stage, rows - text_rows)
         input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)
         marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known]).to(self.model.device)

@@ -63,9 +63,10 @@ class Compare(TextStudy):
                                  f"{DECODED + LEAST}: {DECODED} tokens are decoded after a prompt; "
                                  "give a longer one")
             settings = {"model": self.name, "entries": self.entries, "length": evaluation.length,
-                        "windows": self.windows, "questions": evaluation.questions}
+                        "windows": self.windows, "questions": evaluation.questions,
+                        "corpus": self.about_text(), "device": device_name()}
             result = continued(self.out, settings, "rows") or {
-                **settings, "device": device_name(), "machine": machine(), "rows": {}}
+                **settings, "machine": machine(), "rows": {}}
             mechanisms = {
                 name: fitted(self.loaded[0].config, name, self.entries, length)
                 if fits(name) else mechanism() for name, mechanism in MECHANISMS.items()

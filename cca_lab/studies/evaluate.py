@@ -25,7 +25,12 @@ from cca_lab.studies.study import (
     share,
 )
 from cca_lab.tasks.corpus import Corpus
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
+from cca_lab.tasks.multi_document_qa import (
+    OFFSETS,
+    POSITIONS,
+    MultiDocumentQA,
+    VariedDocumentQA,
+)
 from cca_lab.tasks.own import OwnQuestions
 from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 
@@ -34,8 +39,7 @@ if TYPE_CHECKING:
 
     from cca_lab.models.evaluate import Answer, Answers
 
-# Of questions, and of windows in a forward pass, as in `cca_lab.models.evaluate`.
-OFFSETS, POSITIONS, WINDOWS = 16, (0.0, 0.25, 0.5, 0.75, 1.0), 4
+WINDOWS = 4  # in a forward pass, as in `cca_lab.models.evaluate`
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 KINDS = ("exact_match", "varied_match")  # of the measurements, in the order of `question_tasks`
 
@@ -152,10 +156,6 @@ class Evaluate(SwappedStudy, TextStudy):
         if tasks and self.questions < 1:
             raise ValueError(f"questions: got {self.questions} with --task, wanted 1 or more; "
                              "leave --task out for text alone")
-        if self.out is not None and str(self.out.resolve()) in (str(Path(each).resolve())
-                                                                for each in self.task):
-            raise ValueError(f"out: {self.out} is the file of questions itself; choose another "
-                             "name")
         with result_file(self.out) as result:
             model, tokenizer = self.loaded
             evaluation = make_evaluation(model, tokenizer, self.corpus, length=self.length,

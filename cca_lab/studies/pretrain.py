@@ -1,5 +1,6 @@
 """Pretraining of a tokenizer and a small base model: `cca-lab pretrain`."""
 
+import json
 import math
 import shutil
 from dataclasses import asdict, dataclass
@@ -119,7 +120,9 @@ class Pretrain:
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             models.save_pretrained(model.half(), temporary, tokenizer)
-            write_json(temporary / "pretraining.json", _rounded(found))
+            # every float in five significant digits
+            write_json(temporary / "pretraining.json", json.loads(
+                json.dumps(found), parse_float=lambda number: float(f"{float(number):.5g}")))
             temporary.replace(self.out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -167,12 +170,3 @@ def judge(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", corpus
                                             windows=160)),
             "documents": {length: task.documents_in(length) for length in lengths},
             "exact_match": matches}
-
-
-def _rounded(value: Any) -> Any:
-    """Round every float of a JSON value to five significant digits."""
-    if isinstance(value, float):
-        return float(f"{value:.5g}")
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

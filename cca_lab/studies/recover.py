@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cca_lab.mechanisms import CCA, MECHANISMS, class_of, mechanism_of
-from cca_lab.models.recipe import FinetuneConfig, Optimizer
-from cca_lab.options import Count, Finite, Natural
+from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.options import Count, Natural
 from cca_lab.studies.study import given, label, note_full
 from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
@@ -40,22 +40,13 @@ class Recover(Trials):
     """Optimizer steps of a finetuning."""
     strategy: Literal["full", "qkv"] = "full"
     """Weights to train: full, or qkv (W^Q, W^K, W^V only, the paper's partial finetuning)."""
-    learning_rate: Finite = 1e-3
-    """Learning rate after warm-up; falls linearly to a tenth."""
-    optimizer: Optimizer = "adamw"
-    """adamw; or muon for the matrices of the blocks, AdamW for the rest."""
-    grow: Finite = 0.6
-    """Share of the steps (0 to 1) in which groups grow from 2 tokens to their size."""
     rows: Count = 8
     """Sequences per step."""
-    text_share: Finite = 0.75
-    """Share of sequences (0 to 1) that are text; the rest are questions."""
 
     def trials(self) -> dict[str, Trial]:
         """Return the base, the swapped models, and every training of each seed."""
-        config = FinetuneConfig(self.steps, self.strategy, self.learning_rate, self.optimizer,
-                                grow=self.grow)
-        every = Reading(self.length, self.rows, self.text_share)
+        config = FinetuneConfig(self.steps, self.strategy)
+        every = Reading(self.length, self.rows)
         options = given("cca", self.option)
         for key in ("group", "window"):
             if key in options:

@@ -38,7 +38,7 @@ class ModelStudy:
     @property
     def name(self) -> str:
         """The model's name: that of its folder, or of its adapter's."""
-        return Path(self.adapter or self.model).resolve().name
+        return name_of(self.adapter or self.model)
 
     @cached_property
     def loaded(self) -> "tuple[PreTrainedModel, Any]":
@@ -114,6 +114,12 @@ class SwappedStudy(ModelStudy, MechanismOptions):
     def mechanism(self) -> Mechanism:
         """How the model attends."""
         return models.attention_of(self.loaded[0])
+
+
+def name_of(folder: str) -> str:
+    """Return the name of a model's folder; a finetuning calls every folder `model`: of its run."""
+    path = Path(folder).resolve()
+    return path.parent.name if path.name == "model" else path.name
 
 
 def load(model: str, attention: str | None = None, *, adapter: str | None = None,
@@ -196,7 +202,7 @@ def note_other_model(heads: Path | None, model: str) -> None:
     """Note that a file of heads names another model than the one that is read."""
     if heads is not None:
         scored = read_json(heads, "heads").get("model")
-        if scored != Path(model).resolve().name:
+        if scored != name_of(model):
             note(f"{heads} ranks the heads of {scored}, and {model} is read")
 
 

@@ -8,9 +8,11 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
+
+from cca_lab.settings import check_bools, check_integers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -109,6 +111,12 @@ class Task(ABC):
     name: ClassVar[str]
     placed: ClassVar[bool] = True
     filled: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check = check_bools if isinstance(each.default, bool) else \
+                partial(check_integers, min(1, each.default))
+            check(**{each.name: getattr(self, each.name)})
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])

@@ -51,6 +51,8 @@ Stark Sutton Thorne Vogel Wagner Zeller
 WORKS = ("A map drawn by", "A song written by", "A letter signed by", "A house built by",
          "A book read by", "A film made by", "A race won by", "A word said by")
 FEWEST_NAMES = 16
+OFFSETS = 16  # tokens of text before the documents: 0 to 15
+POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the answering document, first to last
 OPENINGS = (*WORKS, "In", "The", "File of", "The house of", "A name given by",
             "Note that a test was run by", "The first line of the file was written by",
             "This is the text of a call made by")
@@ -150,8 +152,8 @@ class MultiDocumentQA:
         input_ids = torch.cat([documents.flatten(1), question], dim=1)  # (B, L)
         return QABatch(input_ids, last[index, chosen])
 
-    def training_batch(self, rows: int, length: int, generator: torch.Generator,
-                       questions_share: float = 0.25) -> tuple[Tensor, Tensor]:
+    def training_batch(self, rows: int, length: int,
+                       generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw contexts of exactly `length` tokens: documents, then several questions with answers.
 
         Several questions per sequence give more training signal for the same computation; they are
@@ -160,7 +162,7 @@ class MultiDocumentQA:
         Returns:
             input_ids (B, L) and a mask (B, L), true where the token is an answer.
         """
-        asked = max(1, int(length * questions_share) // self.document_length)
+        asked = max(1, length // 4 // self.document_length)
         count = min(max(1, length // self.document_length - asked), len(self.first))
         documents, _ = self._documents(count, rows, generator)
         asked = -(-(length - count * self.document_length) // self.document_length)
@@ -223,26 +225,19 @@ class VariedDocumentQA(MultiDocumentQA):
     For a mechanism that pools groups of g tokens, a group holds a part of a document, a whole one,
     or parts of several, and the names stand at every place of a group.
 
-    Args:
-        tokenizer: a transformers tokenizer.
-        shortest, longest: tokens of a document, including its full stop and line end; lengths that
-            no pair of opening and closing words has in this tokenizer are left out.
+    Full stop and line end included; lengths that no pair of opening and closing words has in this
+    tokenizer are left out.
 
     Raises:
-        ValueError: for a tokenizer without the names, or without such lengths.
+        ValueError: for a tokenizer without the names.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", shortest: int = 5,
-                 longest: int = 20) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         super().__init__(tokenizer)
         by_length = defaultdict(list)
         for frame in product(map(self._encode, OPENINGS), map(self._encode, CLOSINGS)):
             by_length[sum(map(len, frame)) + 2 + len(self.end)].append(frame)
-        self.frames = {n: by_length[n] for n in sorted(by_length) if shortest <= n <= longest}
-        if not self.frames:
-            raise ValueError(f"shortest, longest: got {shortest} and {longest}, wanted a range "
-                             "that holds one of "
-                             f"{', '.join(map(str, sorted(by_length)))} tokens")
+        self.frames = {n: by_length[n] for n in sorted(by_length) if 5 <= n <= 20}
         self.document_length = max(self.frames)
         self.question_length = 1 + max(len(opening) for frames in self.frames.values()
                                        for opening, _ in frames)

@@ -46,8 +46,7 @@ def chosen_tasks(sources: Sequence[str | Path], difficulty: Sequence[str] = ()
         ValueError: for a source that is neither, the same task twice, or a difficulty that no task
             has.
     """
-    values = {name: json.loads(value or "null") for name, _, value in
-              (text.partition("=") for text in difficulty)}
+    values = dict(map(_value, difficulty))
     tasks: list[AnyTask] = []
     taken: set[str] = set()
     for source in map(str, sources):
@@ -64,3 +63,13 @@ def chosen_tasks(sources: Sequence[str | Path], difficulty: Sequence[str] = ()
         raise ValueError(f"difficulty: got {' '.join(difficulty)}, wanted NAME=VALUE of a task, "
                          "once each, such as digits=5")
     return tuple(tasks)
+
+
+def _value(text: str) -> tuple[str, Any]:
+    """Return the name and the value of a NAME=VALUE."""
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"difficulty: got {text}, wanted NAME=VALUE with a number, true or "
+                         "false, such as digits=5") from error

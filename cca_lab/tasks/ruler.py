@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cca_lab.settings import check_integers
 from cca_lab.tasks.examples import Example, Task
 
 SENTENCES = ("The road goes on past the last house.", "A line is set after a line.",
@@ -104,9 +103,6 @@ class _Needles(Task):
     distractors: int = 0
     digits: int
     wording: int
-
-    def __post_init__(self) -> None:
-        check_integers(0, wording=self.wording)  # -1 would be the last one
 
     def __str__(self) -> str:
         return super().__str__().removesuffix(" wording=0")

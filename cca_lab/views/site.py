@@ -6,7 +6,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +26,6 @@ SOURCES = ("docs/*/", "docs/contents.md", "docs/*.png", "docs/*.gif", "notebooks
 CONTENTS = "docs/contents.md"  # cards and tables of contents, amid the README on the first page
 BEFORE = "## Quick start"
 SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL)
-API = "docs/use/api.md"
 LEARN = "docs/learn/index.md"  # gets the links to the pages that stand in one file
 Extra = tuple[str, Callable[[Path], Any]]
 
@@ -108,7 +106,6 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
                                      encoding="utf-8")
     for path in (source / "notebooks").glob("*.ipynb"):
         nbformat.write(shown(nbformat.read(path, as_version=4)), path)
-    (source / API).write_text(api_page(), encoding="utf-8")
     if extras:
         links = "".join(f'* <a href="../../{name}">{title}</a>\n'
                         for name, (title, _) in extras.items())
@@ -133,33 +130,6 @@ def shown(notebook: NotebookNode) -> NotebookNode:
             cells.append(solution)
     page.cells = cells
     return page
-
-
-def api_page() -> str:
-    """Return the reference of the public names, from their docstrings, grouped by what they are."""
-    package = import_module("cca_lab")  # the public names stand above this room
-    groups: dict[str, list[str]] = {"Mechanisms": [], "The primitive": [], "Models": [],
-                                    "Caches": []}
-    for name in package.__all__:
-        home = getattr(getattr(package, name), "__module__", "")
-        kind = ("Caches" if "cach" in name.lower() else "The primitive" if ".attention" in home
-                else "Models" if ".models" in home else "Mechanisms")
-        groups[kind].append(name)
-    lines = ["# Reference", "", "Every public name with its docstring. "
-             "[The public names](names.md) says what each is for.", ""]
-    for kind, names in groups.items():
-        lines += [f"## {kind}", ""]
-        for name in names:
-            value = getattr(package, name)
-            if isinstance(value, type):
-                directive = [f".. autoclass:: cca_lab.{name}", "   :members:"]
-            elif callable(value):
-                directive = [f".. autofunction:: cca_lab.{name}"]
-            else:
-                directive = [f".. py:data:: cca_lab.{name}", "",
-                             f"   Names of: {', '.join(value)}."]
-            lines += ["```{eval-rst}", *directive, "```", ""]
-    return "\n".join(lines)
 
 
 def _hosted(repository: str, branch: str) -> dict[str, Any]:

@@ -139,15 +139,14 @@ def test_a_file_of_another_study_is_refused(home, tmp_path, monkeypatch):
 
 def test_a_file_of_another_model_whose_folder_has_the_same_name_is_refused(
         home, tmp_path, monkeypatch):
-    """`cca-lab finetune` calls all of them "model"."""
     made_up(monkeypatch)
     for seed, folder in enumerate(("first", "second")):
-        save_pretrained(small.model(seed=seed), tmp_path / folder / "model", small.tokenizer())
+        save_pretrained(small.model(seed=seed), tmp_path / folder / "base", small.tokenizer())
     settings = dict(length=64, windows=4, questions=0, text=str(home / "text.txt"))
-    Trials(model=str(tmp_path / "first" / "model"), out=tmp_path / "study.json",
+    Trials(model=str(tmp_path / "first" / "base"), out=tmp_path / "study.json",
            **settings).run_trials({"a": Trial("full")})
     with pytest.raises(ValueError, match="holds a study with another weights"):
-        Trials(model=str(tmp_path / "second" / "model"), out=tmp_path / "study.json",
+        Trials(model=str(tmp_path / "second" / "base"), out=tmp_path / "study.json",
                **settings).run_trials({})
 
 

@@ -207,7 +207,7 @@ def test_the_room_is_that_of_all_answers():
     (lambda: drawn(VariableTracking(9999, 9999)), "words: got 99990000"),
     (lambda: drawn(NiahSingle(), length=20), "length: got 20, wanted at least"),
     (lambda: chosen_tasks(["niah_single"], ["digits=3", "digits=4"]), "difficulty: got digits=3"),
-    (lambda: chosen_tasks(["niah_single"], ["3"]), "difficulty: got 3, wanted NAME=VALUE"),
+    (lambda: chosen_tasks(["niah_single"], ["digits="]), "difficulty: got digits=, wanted"),
     (lambda: chosen_tasks([], ["digits=3"]), "difficulty: got digits=3"),
     (lambda: chosen_tasks(["niah_single"] * 2), "task: got niah_single twice")])
 def test_what_would_be_silently_wrong_is_named(call, told):

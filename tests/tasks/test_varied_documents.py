@@ -51,21 +51,6 @@ def test_lengths_are_those_of_the_tokenizer_drawn_evenly(task):
     assert lengths_are_even(task)
 
 
-@pytest.mark.parametrize("wrong", [(1, 4), (12, 8), (100, 200)])
-def test_lengths_that_no_document_has_are_refused(wrong):
-    told = "shortest, longest: got {} and {}, wanted a range".format(*wrong)
-    with pytest.raises(ValueError, match=told):
-        VariedDocumentQA(small.tokenizer(), *wrong)
-
-
-def test_a_range_of_lengths_is_kept():
-    narrow = VariedDocumentQA(small.tokenizer(), 8, 12)
-    assert list(narrow.frames) == [8, 9, 10, 11, 12] and narrow.document_length == 12
-    ids, _ = narrow.interleaved_batch(4, 256, generator())
-    assert {len(document) for row in ids for document in pieces(row, narrow)[:-1]} <= set(
-        narrow.frames)
-
-
 def check_answers(task, length, position=None):
     """The documents of a context tell each first name once, the one asked for with its answer."""
     batch = task.batch(32, length, generator(1), position)

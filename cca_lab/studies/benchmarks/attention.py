@@ -64,8 +64,6 @@ class AttentionBench:
     """Interleaved rounds; each time is the median over them."""
     memory: bool = True
     """Measure peak memory too."""
-    native: bool = True
-    """Measure the native C++ op too, where it can be built."""
     out: Path | None = None
     """JSON file to write."""
     figure: Path | None = None
@@ -74,8 +72,7 @@ class AttentionBench:
     def run(self) -> None:
         """Measure the machine's limits, then every length and pass; print the table."""
         names: list[Contender] = [FULL, *((backend, window) for window in self.window
-                                          for backend in backends(self.dtype)
-                                          if self.native or backend != "native")]
+                                          for backend in backends(self.dtype))]
         with result_file(self.out) as result:
             result |= {"machine": machine(), "bench": "attention", "rounds": self.rounds,
                        "shape": SHAPE | {"dtype": self.dtype},

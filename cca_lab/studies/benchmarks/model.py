@@ -21,7 +21,7 @@ from cca_lab.options import Count, Natural
 from cca_lab.reporting import device, device_name, machine, write_figure
 from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, peak_of, rotating, seconds
-from cca_lab.studies.study import cell, markdown, ranked_heads, result_file
+from cca_lab.studies.study import cell, markdown, name_of, ranked_heads, result_file
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -127,7 +127,7 @@ class ModelBench:
     def _about(self, model: "PreTrainedModel") -> dict[str, Any]:
         config = model.config
         return {"family": config.model_type,
-                "name": self.model and Path(self.model).resolve().name,
+                "name": self.model and name_of(self.model),
                 "layers": config.num_hidden_layers, "width": config.hidden_size,
                 "heads": config.num_attention_heads,
                 "parameters": sum(p.numel() for p in model.parameters())}

@@ -29,8 +29,6 @@ class Reproduce:
     """Training runs per setting, with seeds 0, 1, ..."""
     quick: bool = False
     """One seed and few steps, in minutes; needs --out."""
-    steps: Count | None = None
-    """Optimizer steps per training, in place of the recipe's; needs --out."""
     out: Path | None = None
     """Folder for the JSON files, by default data/results; what they hold is not measured again."""
     list: bool = False
@@ -47,12 +45,10 @@ class Reproduce:
                            [[each.name, f"{each.paper}, {each.place}", each.claim]
                             for each in artefacts]))
             return
-        if (self.quick or self.steps is not None) and self.out is None:
+        if self.quick and self.out is None:
             raise ValueError("out: got none, wanted a folder, so that quick results do not stand "
                              "among the shipped ones")
-        seeds, steps = self.seeds, self.steps
-        if self.quick:
-            seeds, steps = 1, QUICK_STEPS if steps is None else steps
+        seeds, steps = (1, QUICK_STEPS) if self.quick else (self.seeds, None)
         studies = {each.file: self._trials(each) for each in artefacts}
         with ExitStack() as files:
             for trials in studies.values():

@@ -243,11 +243,9 @@ class Explorer:
     def _repr_mimebundle_(self, include: Any = None,
                           exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a text, a described picture, which GitHub shows, and the widget if one runs."""
-        figure, buffer = self.figure(), io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=100)
+        figure = self.figure()
         data = self.widget()._repr_mimebundle_()[0] if widgets_run() else {}
-        data |= {"text/plain": repr(self),
-                 "image/png": base64.b64encode(buffer.getvalue()).decode("ascii")}
+        data |= {"text/plain": repr(self), "image/png": png(figure)}
         described: Any = figure._repr_mimebundle_  # type: ignore[attr-defined]  # figures.style
         return data, described()[1]
 
@@ -280,6 +278,13 @@ def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: s
     if attention is None and current.name != "full":
         attention, options = current.name, {**current.options(), **options}
     return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query)
+
+
+def png(figure: "Figure") -> str:
+    """Return a figure as PNG in base64."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def widgets_run() -> bool:

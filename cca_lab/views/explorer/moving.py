@@ -3,10 +3,8 @@
 The view needs no program and no widget, so it moves in a stored notebook and on the site too.
 """
 
-import base64
 import hashlib
 import html
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +14,7 @@ from matplotlib.figure import Figure
 
 from cca_lab.mechanisms import Mechanism
 from cca_lab.settings import check_integers
-from cca_lab.views.explorer.explorer import Explorer
+from cca_lab.views.explorer.explorer import Explorer, png
 from cca_lab.views.explorer.reading import Tensors
 from cca_lab.views.scripts import VIEW_FILES, VIEW_STYLE, inline_json, joined
 
@@ -48,10 +46,7 @@ class Moving:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return the view with its picture, and a text."""
-        buffer = io.BytesIO()
-        self.figure().savefig(buffer, format="png", dpi=100)
-        picture = base64.b64encode(buffer.getvalue()).decode("ascii")
-        return {"text/html": self.html(picture), "text/plain": repr(self)}
+        return {"text/html": self.html(png(self.figure())), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return f"Moving({self.explorer.mechanism}; {len(self.explorer.source.words)} rows)"

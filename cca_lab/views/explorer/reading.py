@@ -148,7 +148,7 @@ class Reading:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """The kind of each column, see `kinds.kinds`."""
+        """The kind of each column, see `kinds`."""
         return kinds(self.mechanism, self.column_sets, self.selection)
 
     @torch.no_grad()

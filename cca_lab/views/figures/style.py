@@ -128,13 +128,13 @@ def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
         raise ValueError(
             f"series: got {len(things)}, wanted at most {len(SERIES)}, one for each colour; "
             "draw some of them")
-    named = [_mechanism_in(thing) for thing in things]
+    named = [mechanism_in(thing) for thing in things]
     own = [OF_MECHANISM[name] if name and named.count(name) == 1 else "" for name in named]
     left = iter([colour for colour in SERIES if colour not in own])
     return [(thing, colour or next(left)) for thing, colour in zip(things, own, strict=True)]
 
 
-def _mechanism_in(thing: Any) -> str:
+def mechanism_in(thing: Any) -> str:
     """Return the mechanism, by its key above, that a text begins with; "" for none."""
     words = re.findall("[a-z0-9]+", thing.lower()) if isinstance(thing, str) else []
     starts = ["".join(words[:count]) for count in (3, 2, 1)]

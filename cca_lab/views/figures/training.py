@@ -19,17 +19,12 @@ from cca_lab.views.figures.style import (
     SERIES,
     WEIGHTS,
     legend_beside,
+    mechanism_in,
     styled,
 )
 
 _MATCHES: Any = {"ylabel": "exact match, %", "limits": (-4, 104), "marker": "o"}
 _ROW, _HEAD = 0.34, 1.3  # inches
-COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": "cca", "DGA": "dga",
-                                                         "LoCoCo": "lococo", "H2O": "h2o",
-                                                         "StreamingLLM": "streaming_llm",
-                                                         "LM-Infinite": "lm_infinite",
-                                                         "mean pooling": "mean_pooling",
-                                                         "random tokens": "random_tokens"}.items()}
 
 
 @styled
@@ -145,7 +140,7 @@ def frontier(points: Mapping[str, Sequence[Mapping[str, Any]]], full: Mapping[st
     figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.0), sharex=True)
     for axes, key, scale in zip(panels, ("answers", "ratio"), (100, 1), strict=True):
         for method, line in points.items():
-            colour = COLOURS[method]
+            colour = OF_MECHANISM[mechanism_in(method)]
             after = [(point["kib"], scale * point[key]) for point in line
                      if point.get(key) is not None]
             before = [(point["kib"], scale * point["swapped"][key]) for point in line
@@ -155,7 +150,7 @@ def frontier(points: Mapping[str, Sequence[Mapping[str, Any]]], full: Mapping[st
             if before:
                 axes.plot(*zip(*before, strict=True), "o:", color=colour, markerfacecolor="white",
                           markersize=4, linewidth=1)
-        axes.plot(full["kib"], scale * full[key], "*", color=COLOURS["full"], markersize=12,
+        axes.plot(full["kib"], scale * full[key], "*", color=OF_MECHANISM["full"], markersize=12,
                   label="full attention")
         axes.set_xscale("log", base=2)
         sizes = sorted({point["kib"] for line in points.values() for point in line} | {full["kib"]})
