@@ -64,7 +64,8 @@ def unseen_change(kept: Row, full: Row, *, values: Iterable[int] = range(-2, 3),
 def two_rows(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield rows with and without such a change, of two to four tokens."""
     half, third = Fraction(1, 2), Fraction(1, 3)
-    rows = [([half, half], [third, 1 - third]), ([half, half], [half, half])]
+    rows = [([half, half], [third, 1 - third]), ([half, half], [half, half]),
+            ([Fraction(n, 16) for n in (5, 7, 4)], [third] * 3)]  # (2, -2, 1), nothing smaller
     for length in (2, 3, 4) * 2:
         kept, full = (base_two.softmax([draw.randint(0, 2) for _ in range(length)]) for _ in "kf")
         rows.append((kept, full))
@@ -77,7 +78,7 @@ def look(got: Any, kept: Row, full: Row) -> None:
     least = unseen_change(kept, full)
     if got is None:
         if least is not None:
-            raise Mistake("the search found nothing; there is one: does it try negative numbers?")
+            raise Mistake("the search found nothing; there is one: does it try all from -2 to 2?")
         return
     if (not isinstance(got, (list, tuple)) or len(got) != len(full)
             or not all(isinstance(by, int) and abs(by) <= 2 for by in got)):
@@ -110,7 +111,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the search found nothing; there is one": lambda kept, full: None,
             "wanted a whole number from -2 to 2": lambda kept, full: [0.5] * len(full)} | mistakes(
                 unseen_change, {
-            "does it try negative numbers": {"values": range(3)},
+            "does it try all from -2 to 2": {"values": range(-2, 2)},
             "moves neither output": {"moves": False},
             "moves the first output too": {"still": False},
             "try small changes first": {"smallest": False}})),)),

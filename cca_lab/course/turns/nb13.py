@@ -23,7 +23,7 @@ def with_attention(model: Any, attention: Answer, read: Answer, *, wrong: str = 
     try:
         found = read(model)
     except ArithmeticError:
-        if wrong == "errors":
+        if wrong in ("errors", "kept"):
             raise
         model.set_attn_implementation(usual)
         raise
@@ -57,6 +57,10 @@ def used(answer: Answer) -> Answer:
         out = CCA(group=2, window=3).attention(query, key, value, scale=scaling)
         return out.transpose(1, 2), None
 
+    def attends(model: Any) -> str:
+        name: str = model.config._attn_implementation
+        return name if name in ("sdpa", "eager") else "the function's"  # whatever it is called
+
     def run(model: Any, ids: Tensor) -> tuple[Any, str, str]:
         before = model.config._attn_implementation
 
@@ -66,11 +70,11 @@ def used(answer: Answer) -> Answer:
             return found
 
         inside = answer(model, attend, logits)
-        after = model.config._attn_implementation
+        after = attends(model)
         model.set_attn_implementation(before)
         with suppress(ZeroDivisionError):
             answer(model, attend, lambda model: 1 / 0)
-        after_error = model.config._attn_implementation
+        after_error = attends(model)
         model.set_attn_implementation(before)
         return inside, after, after_error
 
@@ -103,7 +107,8 @@ def core_scores(query: Tensor, keys: Tensor, members: Tensor, scale: float, *,
     """Return the scores of a row, with the logarithm of each column's members or a mistake."""
     scores, bonus = scale * (keys @ query), members.log()
     return {"": scores + bonus, "none": scores, "inside": scores + scale * bonus,
-            "count": scores + members, "times": scores * members}[wrong]
+            "count": scores + members, "times": scores * members,
+            "unscaled": keys @ query + bonus}[wrong]
 
 
 def columns(draw: Draw, members: list[int], features: int, scale: float) -> tuple[Any, ...]:
@@ -120,7 +125,8 @@ TURNS: tuple[CourseTask, ...] = (
                "its attention after an error", wrong=mistakes(with_attention, {
             "the model attends as before while it reads: set the name in the model, and give the "
             "old one back after that only": {"wrong": "early"},
-            "the old attention is not given back": {"wrong": "kept"},
+            "the old attention is not given back: keep its name before you set another one":
+                {"wrong": "kept"},
             "one attention is set at the end, whatever the model had before: keep its old name":
                 {"wrong": "fixed"},
             "`read` stopped with an error, and the old attention is not given back: use `finally`":
@@ -131,6 +137,7 @@ TURNS: tuple[CourseTask, ...] = (
                "the scores", wrong=mistakes(core_scores, {
             "a core counts as one token: nothing is added for its members": {"wrong": "none"},
             "the logarithm is scaled too; it is added to the scaled score": {"wrong": "inside"},
+            "the scale is forgotten": {"wrong": "unscaled"},
             "the members are added themselves; the softmax takes e to a score": {"wrong": "count"},
             "the score is multiplied by the members; it is the weight that should be":
                 {"wrong": "times"}})),)),

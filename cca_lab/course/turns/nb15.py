@@ -1,7 +1,7 @@
 """What the reader writes in notebook 15: an interval from seeds, and the verdict on an order."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,7 @@ def seeds(draw: Draw, seeds: int) -> tuple[Any, ...]:
 
 # 15.2: the verdict on an order
 def verdict(settings: list[list[float]], *, neighbours: bool = True, by_means: bool = False,
-            every_step: bool = False, unseen: str = "not seen here") -> str:
+            steps: Callable[..., bool] | None = None, unseen: str = "not seen here") -> str:
     """Return the verdict on an order; the keywords are mistakes."""
     gaps = [(np.mean(np.subtract(a, b)), half_width(a, b))
             for a, b in [*pairwise(settings), (settings[0], settings[-1])]]
@@ -40,8 +40,8 @@ def verdict(settings: list[list[float]], *, neighbours: bool = True, by_means: b
         return "disagrees" if any(gap > 0 for gap, _ in gaps) else "agrees"
     if any(gap > width for gap, width in looked_at):
         return "disagrees"
-    seen = [gap < -width for gap, width in (gaps if every_step else gaps[-1:])]
-    return "agrees" if all(seen) else unseen
+    seen = [gap < -width for gap, width in (gaps if steps else gaps[-1:])]
+    return "agrees" if (steps or all)(seen) else unseen
 
 
 RISING = [[1.0, 1.1, 1.2], [1.2, 1.31, 1.4], [1.5, 1.61, 1.7]]
@@ -51,7 +51,8 @@ ORDERS: dict[str, list[list[float]]] = {
     "the seeds do not agree": [[1.0, 1.3, 1.1], [1.2, 1.0, 1.3], [1.1, 1.2, 1.0]],
     "the means rise, but the seeds do not agree":
         [[1.0, 1.3, 1.1], [1.1, 1.2, 1.2], [1.2, 1.1, 1.3]],
-    "the ends rise; two neighbours are alike": [RISING[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]]}
+    "the ends rise; two neighbours are alike": [RISING[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]],
+    "one step rises; the ends are not seen": [*RISING[:2], [1.0, 1.6, 1.3]]}
 
 
 def order(draw: Draw, order: str) -> tuple[Any, ...]:
@@ -82,6 +83,8 @@ TURNS = (
             "only the ends are compared: two neighbours may differ the other way round, with an "
             "interval that leaves out 0": {"neighbours": False},
             "every step must be seen; it is enough that the ends rise and no step falls":
-                {"every_step": True},
+                {"steps": all},
+            "one step that is seen decides; the first and the last have to differ":
+                {"steps": any},
             "an order that is not seen counts as one that is not so": {"unseen": "disagrees"}})),)),
 )
