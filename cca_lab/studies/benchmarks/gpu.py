@@ -360,10 +360,7 @@ def by_length(rows: list[dict[str, Any]], keys: tuple[str, str],
 
 
 def speed_table(result: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
-    """Return milliseconds by length, and how many times as long PyTorch's attention takes.
-
-    Contenders whose names begin as in `without` are left out.
-    """
+    """Return milliseconds and speed over `sdpa` by length, without contenders that begin so."""
     rows = [row for row in rows_of(result, "speed") if not row["contender"].startswith(without)]
     sdpa = {(row["pass"], row["length"]): row["seconds"] for row in rows
             if row["contender"] == "sdpa"}
