@@ -359,9 +359,9 @@ def by_length(rows: list[dict[str, Any]], keys: tuple[str, str],
         for name in names]
 
 
-def speed_table(result: Mapping[str, Any]) -> str:
-    """Return milliseconds by length, and how many times as long PyTorch's attention takes."""
-    rows = rows_of(result, "speed")
+def speed_table(result: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
+    """Return milliseconds and speed over `sdpa` by length, without contenders that begin so."""
+    rows = [row for row in rows_of(result, "speed") if not row["contender"].startswith(without)]
     sdpa = {(row["pass"], row["length"]): row["seconds"] for row in rows
             if row["contender"] == "sdpa"}
 
