@@ -170,7 +170,7 @@ def steps(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 # 01.10 and 01.17: tiles
 def in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int, keys: int, *,
              corrected: bool = True, masked: bool = True, divided: bool = True,
-             start: float = -math.inf,
+             within: bool = False, shared: bool = False, start: float = -math.inf,
              end: Callable[[int, int], int] = lambda first, rows: first + rows) -> Tensor:
     """Return causal attention in tiles; the keywords are mistakes."""
     out, kind = [], q.dtype
@@ -183,8 +183,9 @@ def in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int, keys: int
             columns = torch.arange(left, min(left + keys, len(q)))
             scores = scale * q[tile] @ k[columns].T
             if masked:
-                scores = scores.masked_fill(columns > tile[:, None], -math.inf)
-            new = torch.maximum(top, scores.amax(1, keepdim=True))
+                later = columns - within * left > tile[:, None] - within * first
+                scores = scores.masked_fill(later, -math.inf)
+            new = torch.maximum(top, scores.amax() if shared else scores.amax(1, keepdim=True))
             factor = (top - new).exp() if corrected else torch.ones_like(top)
             powers = (scores - new).exp()
             total, top = factor * total + powers.sum(1, keepdim=True), new
@@ -196,6 +197,8 @@ def in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, rows: int, keys: int
 TILES = mistakes(in_tiles, {
     "the old terms are not corrected when the maximum moves": {"corrected": False},
     "tiles on the diagonal need a mask: hide the columns behind each row": {"masked": False},
+    "the mask counts rows and columns from the corner of the tile; add where the tile begins":
+        {"within": True},
     "the tiles on the diagonal are left out": {"end": lambda first, rows: max(1, first)},
     "nothing is divided by the sums at the end": {"divided": False}})
 
@@ -208,9 +211,9 @@ def in_parts(draw: Draw, words: int, tile_rows: int, tile_keys: int) -> tuple[An
 
 
 def low_scores(draw: Draw, words: int) -> tuple[Any, ...]:
-    """Return inputs whose scores are all -3600: their powers vanish without the row's maximum."""
-    q = torch.full((words, 4), 30.0).double()
-    return q, -q, draw.normal(words, 4), 1.0, 2, 3
+    """Return inputs with scores -3600, -7200 ...: powers vanish without the row's maximum."""
+    k = torch.full((words, 4), -30.0).double()
+    return -k * torch.arange(1, words + 1)[:, None], k, draw.normal(words, 4), 1.0, 2, 3
 
 
 def memory(answer: Answer, draw: Draw) -> None:
@@ -321,12 +324,12 @@ TURNS: tuple[CourseTask, ...] = (
     CourseTask("01.10", "attend_tiles", "Attention in tiles", 15, 4, (
         equals("equal to the rows, for tiles of any size", by_rows,
                examples(in_parts, (8, 4, 4), (12, 4, 3), (7, 3, 2), (5, 2, 8), (3, 8, 8)),
-               "the output", wrong=TILES | USUAL,
-               why="is the last, smaller tile of rows or keys computed, and once only?"),
+               "the output", wrong=TILES | USUAL, why=SEES_ITSELF),
         equals("a running maximum that begins at -inf", by_rows, examples(low_scores, 6),
                "the output", wrong=mistakes(in_tiles, {
             "the running maximum begins at 0 and not at -inf: e^-3600 is 0 for the machine, and "
-            "0 / 0 no number": {"start": 0.0}})),
+            "0 / 0 no number": {"start": 0.0},
+            "a tile has one maximum for all its rows: each row needs its own": {"shared": True}})),
         Property("holds one tile at a time, and reads no future", 1, memory, wrong=mistakes(
             in_tiles, {"stop before the tiles in the future": {"end": lambda first, rows: 10**6}})
             | {"as many as all scores": matrix(hidden)}))),
@@ -395,6 +398,8 @@ TURNS: tuple[CourseTask, ...] = (
                why=SEES_ITSELF, wrong=TILES | {
             "exp is taken of scores that were multiplied by log2(e): take exp2":
                 lambda q, k, v, scale, *tile: by_rows(q, k, v, scale * math.log2(math.e)),
+            "the scores are not multiplied by scale_log2":
+                lambda q, k, v, scale, *tile: by_rows(q, k, v, math.log(2)),
             "exp2 is taken of scores that were not multiplied by log2(e)":
                 lambda q, k, v, scale, *tile: by_rows(q, k, v, scale * math.log(2))}),
         holds("early rows do not touch later tiles", early_rows, examples(late_nan, 48),

@@ -38,36 +38,43 @@ def row_of(draw: Draw, weights: int, mass: float) -> tuple[Any, ...]:
 # 02.4: choose a token on some rows, test it on later ones
 def choose_then_test(weights: Tensor, first: int, split: int, *, low: int = 1,
                      every: bool = False, rows: str = "early", test: str = "late",
-                     from_low: bool = False, result: str = "share") -> tuple[int, float]:
+                     from_low: bool = False, result: str = "share", more: int = 1,
+                     best: Callable[..., Tensor] = torch.mean) -> tuple[int, float]:
     """Return the token that rows `first` to `split` read most, and how many later rows do.
 
     Reading is counted in even shares, 1 / (i + 1) of row i. The keywords are mistakes: in the
     candidates, in the rows that choose or test, in what is compared.
     """
     spans = {"early": slice(first, split), "late": slice(split, None),
-             "both": slice(first, None)}
+             "both": slice(first, None), "first": slice(0, split)}
     row = torch.arange(len(weights))[:, None]
-    shares = weights * (row + 1)
-    chosen = shares[spans[rows], low : split if every else first].mean(0).argmax().item()
+    shares = weights * (row + more)
+    chosen = best(shares[spans[rows], low : split if every else first], dim=0).argmax().item()
     token = int(chosen) + (0 if from_low else low)
     tested = weights[spans[test], token]
     if result == "mean":
         return token, float(tested.mean())
-    over = tested * (1 if result == "weight" else (row + 1)[spans[test], 0]) > 1
+    over = tested * (1 if result == "weight" else (row + more)[spans[test], 0]) > 1
     return token, float(over.sum() if result == "count" else over.double().mean())
 
 
 def tempting(draw: Draw, tokens: int, first: int, split: int) -> tuple[Any, ...]:
-    """Return weights in which token 0, a late token and the testing rows tempt to err."""
+    """Return weights in which tokens that nobody should choose, and some rows, tempt to err."""
     scores = draw.normal(tokens, tokens)
     order = list(range(2, first))
     draw.shuffle(order)
     scores[:, 0] += 3  # a sink
+    scores[:first, 1] += 9  # wins only if the first rows have a say
     scores[:, first + 1] += 4  # not a candidate
-    scores[first:split, order[0]] += 2  # the right choice
+    scores[first:split, order[0]] += 3  # the right choice
+    scores[first, order[1]] += 6  # wins only if one row is enough
     scores[split::2, order[0]] += 2
-    scores[split:, order[1]] += 5  # wins only if the rows of the test have a say
-    return causal(scores), first, split
+    scores[split:, order[2]] += 5  # wins only if the rows of the test have a say
+    weights = causal(scores)
+    share = 1 / (tokens - 0.5)  # of the last row: a little more than an even share
+    weights[-1] *= (1 - share) / (1 - weights[-1, order[0]])
+    weights[-1, order[0]] = share
+    return weights, first, split
 
 
 # 02.8: the weight beyond a window
@@ -122,7 +129,12 @@ TURNS: tuple[CourseTask, ...] = (
             "the number of rows is returned, not their share": {"result": "count"},
             "the weight itself is compared with 1; multiply it by i + 1 first":
                 {"result": "weight"},
-            "the weights are averaged; count the rows instead": {"result": "mean"}})),)),
+            "the weights are averaged; count the rows instead": {"result": "mean"},
+            "the rows before `first` have a say; the rows from `first` on choose":
+                {"rows": "first"},
+            "the largest share of one row decides; it is the mean over the rows":
+                {"best": torch.amax},
+            "row i is multiplied by i; it may read i + 1 tokens": {"more": 0}})),)),
     CourseTask("02.8", "weight_beyond", "The weight beyond a window", 5, 2, (
         equals("equal to adding what is older", weight_beyond,
                examples(rows, (9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3, 5), (7, 7, 0), (6, 20, 1)),

@@ -131,6 +131,8 @@ OTHER_READS = READS | {
         lambda i, g, s: (10**6, row_reads(i, g, s)[1]),
     "a row reads every core that is complete: what is inside its window it reads twice":
         lambda i, g, s: ((i + 1) // g, row_reads(i, g, s)[1]),
+    "the raw tokens begin at token 0, so what is in a core is read twice":
+        lambda i, g, s: (row_reads(i, g, s)[0], 0),
     "no row reads a core: this is the window alone": lambda i, g, s: (0, row_reads(i, g, s)[1])}
 LOOPS = ({said: partial(by_rows, make=wrong) for said, wrong in CORES.items()}
          | {said: partial(by_rows, reads=wrong) for said, wrong in OTHER_READS.items()}
@@ -410,11 +412,12 @@ def large(draw: Draw, scores: float) -> tuple[Any, ...]:
 def by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
                 score: float | None = -math.inf, loads: bool = True,
                 judge: Callable[[int, int], int] = lambda group, tile: group - 1,
-                power: float = 1.0) -> Pair:
+                power: float = 1.0, top: bool = True) -> Pair:
     """Return the cores, (groups, D) each, as a right kernel makes them, or with a mistake.
 
     The padding's scores are replaced by `score` unless it is None; its keys and values are not
-    loaded, if `loads`; another query judges; scores are multiplied by `power` before the exp.
+    loaded, if `loads`; another query judges; scores are multiplied by `power` before the exp, and
+    `top`, the largest one, is not subtracted.
     """
     tile, cores = 1 << (group - 1).bit_length(), []
     member = torch.arange(tile) < group
@@ -426,13 +429,15 @@ def by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
         scores = power * scale * (mine @ queries[first + judge(group, tile)])
         if score is not None:
             scores = torch.where(member, scores, torch.tensor(score))
-        cores.append(torch.stack([scores.softmax(0) @ mine, scores.softmax(0) @ others]))
+        powers = (scores - top * scores.max()).exp()
+        weights = powers / powers.sum()
+        cores.append(torch.stack([weights @ mine, weights @ others]))
     return tuple(torch.stack(cores, 1))  # type: ignore[return-value]
 
 
-def groups(draw: Draw, tokens: int, group: int) -> tuple[Any, ...]:
+def groups(draw: Draw, tokens: int, group: int, scale: float) -> tuple[Any, ...]:
     """Return the arguments of the pooling kernel; tiles are wider than high."""
-    return *(draw.normal(tokens, 16, dtype=torch.float32) for _ in "qkv"), group, 1.5
+    return *(draw.normal(tokens, 16, dtype=torch.float32) for _ in "qkv"), group, scale
 
 
 def one_group(draw: Draw, group: int) -> tuple[Any, ...]:
@@ -460,6 +465,8 @@ def unread(draw: Draw, first_row: int, intervals: int, behind: int) -> tuple[Any
 
 
 KERNEL = BLOCKED | {
+    "the scores are not multiplied by scale_log2":
+        lambda q, k, v, table, scale, *tile: masked()(q, k, v, table, math.log(2)),
     "exp2 gets scores for e: 2^x = e^(x ln 2), so the scale needs the factor log2(e)":
         lambda q, k, v, table, scale, *tile: masked()(q, k, v, table, scale * math.log(2)),
     "exp gets scores for exp2, which were multiplied by log2(e): take exp2":
@@ -506,8 +513,8 @@ TURNS: tuple[CourseTask, ...] = (
                       "-inf is not": partial(in_blocks, hidden=-1e9)}))),
     CourseTask("03.13", "pool_by_kernel", "A kernel that pools groups", 12, 3, (
         equals("the cores of all groups", by_programs,
-               examples(groups, (23, 3), (39, 5), (21, 4)), "the core keys", "the core values",
-               wrong={
+               examples(groups, (23, 3, 1.5), (39, 5, 1.5), (21, 4, 100.0)), "the core keys",
+               "the core values", wrong={
             "the padding of the tile has the score 0, and exp(0) is 1: its score must be -inf":
                 partial(by_programs, score=None),
             "the tile is not masked: the first tokens of the next group are pooled too":
@@ -519,7 +526,8 @@ TURNS: tuple[CourseTask, ...] = (
             "the last query of the tile judges, which is not the group's":
                 partial(by_programs, judge=lambda group, tile: tile - 1),
             "exp2 is taken of scores for e: take exp, or multiply by log2(e)":
-                partial(by_programs, power=math.log(2))}),
+                partial(by_programs, power=math.log(2)),
+            "no maximum is subtracted, and e^score overflows": partial(by_programs, top=False)}),
         equals("reads nothing behind its group", by_programs, examples(one_group, 3, 5),
                "the core keys", "the core values", wrong={
             "what lies behind the group is loaded, and a weight of 0 times NaN is NaN: give the "

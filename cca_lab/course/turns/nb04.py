@@ -99,7 +99,7 @@ def every_row(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 # 04.5: the loops
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, focal: list[int],
            groups: list[list[int]], *, judge: int = -1, even: bool = False, judged: float = 1.0,
-           **rules: Any) -> Tensor:
+           scored: float = 1.0, **rules: Any) -> Tensor:
     """Return DGA of one head, row by row; the keywords are mistakes, `rules` those of a row."""
     pooled = []
     for members in groups:
@@ -111,7 +111,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, focal: list[int],
         seen, closed, raw = reads_of(i, focal, groups, **rules)
         keys, values = (torch.cat([x[seen], *(pooled[z][side][None] for z in closed), x[raw]])
                         for side, x in enumerate((k, v)))
-        rows.append((scale * (keys @ q[i])).softmax(0) @ values)
+        rows.append((scale**scored * (keys @ q[i])).softmax(0) @ values)
     return torch.stack(rows)
 
 
@@ -177,6 +177,7 @@ TURNS: tuple[CourseTask, ...] = (
             "the first member judges; it is the last one, which has seen the whole group":
                 {"judge": 0},
             "the judge's scores have no scale": {"judged": 0.0},
+            "the rows' scores have no scale": {"scored": 0.0},
             "nobody judges: the groups are plain means": {"even": True}})),)),
     CourseTask("04.7", "group_table", "DGA as a table of intervals", 12, 4, (
         equals("the columns of the definition, moving forward", forward(group_table), texts,

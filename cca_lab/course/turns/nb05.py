@@ -80,7 +80,7 @@ def remember(q: Tensor, k: Tensor, v: Tensor, scale: float, slots: int, segment:
             held_v = (mixing(held_v, held_v) if anew else weights) @ held_v
         seen_k, seen_v = held_k, held_v
         held_k, held_v = torch.cat([held_k, k[i : i + 1]]), torch.cat([held_v, v[i : i + 1]])
-        if own or not len(seen_k):
+        if own:
             seen_k, seen_v = held_k, held_v
         rows.append((scale * (seen_k @ q[i])).softmax(0) @ seen_v)
     return torch.stack(rows)
@@ -104,7 +104,7 @@ def memory_table(length: int, slots: int, segment: int, *, offset: bool = True,
     borders = sorted(set(firsts) - {0})
     raw, rows = len(borders) * slots * offset, []
     for row, first in enumerate(firsts):
-        n = sum(border <= row for border in borders)
+        n = sum(border <= first for border in borders)
         rows.append([[max(0, n - 1) * slots * latest, n * slots],
                      [raw + first * since, raw + row + own]])
     return torch.tensor(rows)

@@ -166,7 +166,7 @@ def _entry(axes: Axes, row: int, entry: int, shares: np.ndarray, tokens: Sequenc
 @styled
 def remembrance(series: Mapping[str, Sequence[float]], *, half_life: Mapping[str, float],
                 title: str = "") -> Figure:
-    """Draw the retention of a token: its weight after 0, 1, 2 ... compressions.
+    """Draw the weight of a token after each compression.
 
     A vertical line marks a half-life.
     """

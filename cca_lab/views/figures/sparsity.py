@@ -164,7 +164,7 @@ def _values_of_heads(values: Mapping[str, Any], *, shared: bool = False
 
 @styled
 def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
-    """Draw the accumulated attention of each token, a line of bars a layer (CCA, Appendix C.4).
+    """Draw the accumulated attention of each token, a line of bars a layer (CCA, Appendix C).
 
     `values` is (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
     """
