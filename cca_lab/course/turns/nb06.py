@@ -55,7 +55,7 @@ def window_table(length: int, sinks: int, recent: int, *, first: int = 0, behind
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("06.2", "kept_places", "Which tokens H2O keeps", 6, 2, (
         equals("the recent ones, and the heaviest of the others", kept_places,
-               examples(scored, *SCORES), "the places", wrong=mistakes(kept_places, {
+               examples(scored, *SCORES), "the list of places", wrong=mistakes(kept_places, {
             "the recent tokens take part in the choice of the heavy ones; those are chosen from "
             "the others": {"all_choose": True},
             "the lightest are kept, and the heaviest leave": {"lightest": True},
@@ -63,6 +63,9 @@ TURNS: tuple[CourseTask, ...] = (
             "the places are in the order of their scores; they belong in the order of the text":
                 {"in_order": False},
             "only the heavy ones are returned": {"last": False}}) | {
+            "a recent token is chosen a second time; the heavy ones are chosen from the others":
+                lambda scores, heavy, recent: sorted([
+                    *kept_places(scores, heavy, 0), *kept_places(scores, 0, recent)]),
             "the recent tokens are not kept whatever their score": lambda scores, heavy, recent:
                 kept_places(scores, heavy + recent, 0),
             "the scores are returned; their places are wanted": lambda scores, heavy, recent:

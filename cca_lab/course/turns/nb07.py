@@ -45,14 +45,15 @@ TURNS: tuple[CourseTask, ...] = (
             "a row that is shorter than the window gets a negative number of cores": {"cut": False},
             "the last token of the last core is read raw as well": {"twice": True},
             "a core counts as all the tokens of its group": {"whole": True},
-            "only the cores are counted": {"old": False},
+            "the tokens of the window are not counted": {"old": False},
             "only the last row is counted": {"first": 0},
-            "the last row is left out": {"last": 1}})),)),
+            "the last row is left out: row i has i + 1 tokens, since rows count from 0":
+                {"last": 1}})),)),
     CourseTask("07.6", "kept_entries", "What a cache keeps", 8, 3, (
         equals("equal to counting", kept_entries,
                examples("tokens group window", (9, 4, 3),
                         (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32), (57, 7, 9),
-                        (64, 2, 19)), "the cores", "the raw tokens",
+                        (64, 2, 19)), "the number of cores", "the number of raw tokens",
                wrong=mistakes(kept_entries, {
             "only the cores are kept that the next row reads; the others close too, and nobody "
             "could make them later": {"cores": "visible"},

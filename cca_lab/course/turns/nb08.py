@@ -77,7 +77,8 @@ def scored(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("08.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, (
         equals("attends first, then evicts", streaming_step, token_by_token, "the output",
-               "the keys that stay", "the values that stay", wrong=mistakes(streaming_step, {
+               "the tensor of kept keys", "the tensor of kept values", wrong=mistakes(
+                   streaming_step, {
             "the token does not attend to itself": {"own": False},
             "eviction comes first, so the row has lost one token": {"first": True},
             "the scores are not divided by sqrt(D)": {"power": 0.0},
@@ -88,7 +89,7 @@ TURNS: tuple[CourseTask, ...] = (
             "nothing is evicted, or one recent token too many is kept":
                 {"keep": lambda x, sinks, recent: x},
             "the sinks are dropped": {"keep": lambda x, sinks, recent: last(x, sinks + recent)},
-            "while there are few tokens, some are kept twice":
+            "some tokens are kept twice while there are few":
                 {"keep": lambda x, sinks, recent: torch.cat([x[:sinks], last(x, recent)])},
             "one recent token too few is kept":
                 {"keep": lambda x, sinks, recent: kept(x, sinks, recent - 1)},
@@ -96,7 +97,7 @@ TURNS: tuple[CourseTask, ...] = (
                 {"keep": lambda x, sinks, recent: kept(x[:-1], sinks, recent)}})),)),
     CourseTask("08.4", "h2o_step", "One step of an H2O cache", 8, 3, (
         equals("attends, adds the weights, then evicts", h2o_step, scored, "the output",
-               "the keys that stay", "the values that stay", "the scores that stay",
+               "the tensor of kept keys", "the tensor of kept values", "the tensor of kept scores",
                wrong=mistakes(h2o_step, {
             "eviction comes first, so the row has lost a token": {"first": True},
             "the scores are not divided by sqrt(D)": {"power": 0.0},

@@ -40,8 +40,8 @@ TURNS: tuple[CourseTask, ...] = (
     CourseTask("09.3", "operations_a_byte", "Operations for each byte", 6, 2, (
         equals("equal to counting pairs and numbers", operations_a_byte,
                examples("rows length head_dim itemsize", (3, 7, 5, 2), (1, 1024, 64, 4),
-                   (1024, 1024, 64, 4), (5, 31, 12, 4), (8, 19, 37, 1)), "operations a byte",
-               wrong=mistakes(operations_a_byte, {
+                   (1024, 1024, 64, 4), (5, 31, 12, 4), (8, 19, 37, 1)),
+               "the number of operations a byte", wrong=mistakes(operations_a_byte, {
             "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
             "addition a feature": {"each": 2},
             "every row reads the whole text; row i of a causal text reads i + 1 tokens":
@@ -54,7 +54,9 @@ TURNS: tuple[CourseTask, ...] = (
             "the values are not read": {"numbers": lambda rows, length: 2 * rows + length},
             "the output is not written": {"numbers": lambda rows, length: rows + 2 * length},
             "keys and values are those of the rows only; the rows read the whole text":
-                {"numbers": lambda rows, length: 4 * rows}}) | {
+                {"numbers": lambda rows, length: 4 * rows},
+            "queries and outputs are those of the whole text; only those of the rows move":
+                {"numbers": lambda rows, length: 4 * length}}) | {
             "a query, a key, a value and an output are moved for every pair":
                 lambda rows, length, head_dim, itemsize: 1 / itemsize,
             "it is bytes over operations, upside down":
@@ -63,7 +65,7 @@ TURNS: tuple[CourseTask, ...] = (
         equals("equal to going through all tiles", computed_pairs,
                examples("length window block", (4, 2, 2),
                         (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5), (29, 11, 6),
-                        (37, 3, 7)), "computed pairs", wrong=mistakes(computed_pairs, {
+                        (37, 3, 7)), "the number of pairs", wrong=mistakes(computed_pairs, {
             "only the visible pairs are counted; a tile is computed whole": {"area": "seen"},
             "only the tiles that are visible whole are computed": {"every": "all"},
             "the window is forgotten: tiles far to the left of it are computed": {"every": "past"},

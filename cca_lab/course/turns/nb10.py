@@ -36,15 +36,15 @@ def by_event(event: Callable[[Row, float], float]) -> Answer:
     return lambda law, rho: chance(law, lambda row: event(row, rho))
 
 
-LAWS: list[Law] = [  # a weight equals the bar exactly in some
-    [(0.5, [3, 1, 1, 1]), (0.1, [1, 1, 8, 1]), (0.15, [1, 2, 2, 2]),
-     (0.25, [0.28125, 0.03125, 0.03125, 0.03125])],
-    [(0.25, [1, 1, 1, 1, 1]), (0.75, [2, 2, 2, 3, 2])]]
+LAWS: dict[str, Law] = {
+    "weights at the bar": [(0.5, [3, 1, 1, 1]), (0.1, [1, 1, 8, 1]), (0.15, [1, 2, 2, 2]),
+                           (0.25, [0.28125, 0.03125, 0.03125, 0.03125])],
+    "even rows": [(0.25, [1, 1, 1, 1, 1]), (0.75, [2, 2, 2, 3, 2])]}
 
 
-def rows(draw: Draw, tokens: int, rho: float, number: int | None) -> tuple[Any, ...]:
+def rows(draw: Draw, tokens: int, rho: float, law: str) -> tuple[Any, ...]:
     """Return a law and a rate."""
-    return drawn_law(draw, tokens) if number is None else LAWS[number], rho
+    return LAWS.get(law) or drawn_law(draw, tokens), rho
 
 
 # 10.4: a row that refutes Theorem 1
@@ -103,15 +103,16 @@ def corrected_bound(law: Law, rho: float, points: list[float], *,
     return max(least, take(at(law, rho, x) for x in points))
 
 
-POINTS: tuple[tuple[Law, float, list[float]], ...] = (
-    ([(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])], 0.5, [15.0, 20.5]),
-    ([(0.5, [1, 1, 1, 1]), (0.5, [2, 2, 2, 3])], 0.5, [3.0, 3.5]))  # all are below 0
+POINTS: dict[str, tuple[Law, float, list[float]]] = {
+    "large terms": ([(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])], 0.5,
+                    [15.0, 20.5]),
+    "bounds below 0": ([(0.5, [1, 1, 1, 1]), (0.5, [2, 2, 2, 3])], 0.5, [3.0, 3.5])}
 
 
-def at_points(draw: Draw, rho: float, number: int | None) -> tuple[Any, ...]:
+def at_points(draw: Draw, rho: float, law: str) -> tuple[Any, ...]:
     """Return a law of any dependence, a rate, and points that equal some X."""
-    if number is not None:
-        return POINTS[number]
+    if law in POINTS:
+        return POINTS[law]
     values = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0]
     return drawn_law(draw, 4), rho, sorted(draw.sample(values, 4))
 
@@ -159,14 +160,19 @@ def sink(length: int, rho: float, *, weight: Callable[[int, float], float] = lam
 TURNS: tuple[CourseTask, ...] = (
     CourseTask("10.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, (
         equals("equal to a sum over the rows", by_event(sparse),
-               examples(rows, (4, 0.5, 0), (5, 1.0, 1), (4, 0.5, None), (4, 0.75, None),
-                        (3, 1.0, None)), "P_sparse", wrong={
+               examples(rows, (4, 0.5, "weights at the bar"), (5, 1.0, "even rows"),
+                        (5, 0.75, "even rows"), (4, 0.5, "drawn"), (4, 0.75, "drawn"),
+                        (3, 1.0, "drawn")), "P_sparse", wrong={
             "a weight that only reaches the bar is counted; it must be over it":
                 by_event(lambda row, rho: len(row) * rho * max(row) >= sum(row)),
             "the bar is rho / L: `1 / L * rho` divides first; write 1 / (L * rho)":
                 by_event(lambda row, rho: max(row) / sum(row) > rho / len(row)),
-            "the bar is 1 / rho, and L is forgotten":
+            "rho is forgotten: the bar is 1 / (L rho), and not 1 / L":
+                by_event(lambda row, rho: max(row) / sum(row) > 1 / len(row)),
+            "the bar is 1 / rho or L rho, which no weight is over; it is 1 / (L rho)":
                 by_event(lambda row, rho: max(row) / sum(row) > 1 / rho),
+            "every token over the bar is counted; a row counts once":
+                by_event(lambda row, rho: sum(len(row) * rho * x > sum(row) for x in row)),
             "X is compared with the bar; the weight of a token is X divided by the row's sum":
                 by_event(lambda row, rho: max(row) > 1 / (len(row) * rho)),
             "rows are counted alike; each has its own probability":
@@ -186,7 +192,8 @@ TURNS: tuple[CourseTask, ...] = (
             "X = e^xi is over 0": lambda: ((0, 0), 1, 0.5)}),), drive=found),
     CourseTask("10.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, (
         equals("the best of the two-term bounds", corrected_bound,
-               examples(at_points, (0.5, 0), (0.5, 1), (0.5, None), (0.75, None), (1.0, None)),
+               examples(at_points, (0.5, "large terms"), (0.5, "bounds below 0"),
+                        (0.5, "drawn"), (0.75, "drawn"), (1.0, "drawn")),
                "the bound", wrong=mistakes(corrected_bound, {
             "the smallest over the points is taken; each point gives a bound, so take the best "
             "one": {"take": min},
@@ -201,6 +208,9 @@ TURNS: tuple[CourseTask, ...] = (
             "the second chance is that of a sum BELOW L rho x: that is what one hopes for, so it "
             "may not be subtracted":
                 {"at": lambda law, rho, x: over(law, x) - 1 + heavy(law, rho, x)},
+            "the chance that both hold is computed; the bound subtracts one chance from another":
+                {"at": lambda law, rho, x: chance(
+                    law, lambda row: max(row) > x and sum(row) <= len(row) * rho * x)},
             "two chances are multiplied, as if the events were independent; this can promise too "
             "much": {"at": lambda law, rho, x: over(law, x) * (1 - heavy(law, rho, x))},
             "the largest X may also equal x; then no weight is over the bar for certain":

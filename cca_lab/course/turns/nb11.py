@@ -121,7 +121,8 @@ TURNS: tuple[CourseTask, ...] = (
                 lambda pool, a: math.sqrt(squares(slopes(pool, a))),
             "a change from both sides is divided by one step; the two sides are two steps apart":
                 lambda pool, a: 4 * squares(slopes(pool, a)),
-            "the change of the pooled logit is not divided by the step": lambda pool, a: 0.0,
+            "no logit moves, or the change of the pooled one is not divided by the step":
+                lambda pool, a: 0.0,
             "the step is 1: too large to follow the slope":
                 lambda pool, a: squares(slopes(pool, a, 1.0))}),)),
     CourseTask("11.6", "rising_rows", "A matrix that refutes a proof", 8, 3, (
