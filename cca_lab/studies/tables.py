@@ -42,6 +42,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "families": lambda: attention.families_table(results("attention-*.json")),
     "decode": of_file(decode.table, "decode-cpu.json"),
     "steps": of_file(steps.table, "steps-cpu.json"),
+    "compiled-steps": of_file(steps.compiled_table, "steps-compiled-cpu.json"),
     "next-token": of_file(steps.next_table, "steps-cpu.json"),
     "model": of_file(model.table, "model-cpu.json"),
     "real-model": of_file(model.table, "model-smollm2.json"),

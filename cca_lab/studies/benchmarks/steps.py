@@ -63,8 +63,8 @@ class Steps:
         """Measure a row per attention; print both tables, or that of compiled steps."""
         if self.compiled:
             with result_file(self.out) as result:
-                result |= {"machine": machine(), "bench": "steps", "compiled": compiled_steps(
-                    MORE * self.rounds)}
+                result |= {"machine": machine(), "bench": "steps", "rounds": self.rounds,
+                           "compiled": compiled_steps(MORE * self.rounds)}
             print(compiled_table(result))
             return
         with result_file(self.out) as result:
@@ -107,10 +107,9 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(
         ["attention", "a step, us a layer", "us more than full", "its time / full's",
          "rows of different / of equal length", f"{LONG_PROMPT} tokens, s", "its time / full's"],
-        rows, "{cpu}, one thread, CPU time, torch {torch}".format_map(result["machine"])
-        + f"; Llama of width 64, 4 heads, 2 KV heads, {LAYERS} layers after {PROMPT} tokens, and "
-        f"{LONG_LAYERS} layers for the prompt; medians [lowest, highest] of {result['rounds']} "
-        f"interleaved rounds, of a step {MORE * result['rounds']}.")
+        rows, f"{_machine_and_sizes(result)}, and {LONG_LAYERS} layers for the prompt; medians "
+        f"[lowest, highest] of {result['rounds']} interleaved rounds, of a step "
+        f"{MORE * result['rounds']}.")
 
 
 def compiled_steps(rounds: int) -> list[dict[str, Any]]:
@@ -134,7 +133,13 @@ def compiled_table(result: Mapping[str, Any]) -> str:
                                  in row["microseconds"]), f"{row['ratio'][0]:.1f}"]
             for row in result["compiled"]]
     return markdown(["attention", "a step, us a layer", "static and compiled", "ratio"], rows,
-                    "{cpu}, one thread, CPU time, torch {torch}".format_map(result["machine"]))
+                    f"{_machine_and_sizes(result)}; medians [lowest, highest] of "
+                    f"{MORE * result['rounds']} interleaved rounds.")
+
+
+def _machine_and_sizes(result: Mapping[str, Any]) -> str:
+    return ("{cpu}, one thread, CPU time, torch {torch}".format_map(result["machine"])
+            + f"; Llama of width 64, 4 heads, 2 KV heads, {LAYERS} layers after {PROMPT} tokens")
 
 
 def measure_next(rounds: int) -> list[dict[str, Any]]:
