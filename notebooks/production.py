@@ -69,7 +69,8 @@ def chosen_entries(scores: Tensor, group: int, count: int, first: int = 0) -> Te
     """Return the `count` best entries of each row in a "compressed sparse" layer.
 
     Scores (B, rows, n) of n entries, those of open groups not read -> bool (B, rows, n). The first
-    row is at position `first`.
+    row is at position `first`. Of equal scores, as 0 behind `index_scores`' relu, any may be taken:
+    a text that is read token by token may take another entry than one that is read at once.
     """
     entry = torch.arange(scores.shape[2], device=scores.device)
     row = torch.arange(first, first + scores.shape[1], device=scores.device)
