@@ -25,14 +25,15 @@ def check(file: tyro.conf.Positional[Path], *, task: str | None = None,
     return 0 if front.check_notebook(file, folder or course_folder(), task) else 1
 
 
-def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
-          only: str | None = None, jobs: Count | None = None, student: str | None = None,
-          unsafe: bool = False, folder: Course = None) -> int:
+def grade(submitted: tyro.conf.Positional[Path], *, only: str | None = None,
+          jobs: Count | None = None, student: str | None = None, unsafe: bool = False,
+          folder: Course = None) -> int:
     """Grade a class into nbgrader's database; what was graded before and did not change is kept.
+
+    The seed of the inputs, and what was graded, stand in marks/ beside the submissions.
 
     Args:
         submitted: Submissions: STUDENT/a5_cca/a5_cca.ipynb. One notebook is graded and printed.
-        out: Folder for the seed and what was graded; by default marks/ beside the submissions.
         only: One assignment, such as a5.
         jobs: Submissions at a time; by default half the cores.
         student: One student's folder, which is graded again; by default all that changed.
@@ -42,15 +43,12 @@ def grade(submitted: tyro.conf.Positional[Path], *, out: Path | None = None,
     """
     from cca_lab.course import front
 
+    course = folder or course_folder()
     if submitted.is_file():
-        right = front.check_notebook(submitted, folder or course_folder(), secret=True,
-                                     unsafe=unsafe)
-        return 0 if right else 1
-    named = submitted.name not in ("", "..")  # beside "." is outside it
-    beside = (submitted if named else submitted.resolve()).parent / "marks"
-    whole = front.grade_class(submitted, out or beside, folder or course_folder(), only, jobs,
-                              student=student, unsafe=unsafe)
-    return 0 if whole else 1
+        well = front.check_notebook(submitted, course, secret=True, unsafe=unsafe)
+    else:
+        well = front.grade_class(submitted, course, only, jobs, student=student, unsafe=unsafe)
+    return 0 if well else 1
 
 
 def release(*, only: str | None = None, folder: Course = None) -> None:

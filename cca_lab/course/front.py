@@ -68,7 +68,7 @@ def need_posix() -> None:
     """Raise ValueError where a submission cannot run in a process with limits."""
     if os.name != "posix":
         raise ValueError(f"system: got {os.name}, wanted Linux or macOS (on Windows, its Linux "
-                         "subsystem); the cells of a notebook and `pytest lab` check everywhere")
+                         "subsystem); the cells of a notebook check everywhere")
 
 
 def assignment_in(path: Path) -> Assignment:
@@ -103,13 +103,13 @@ def progress(assignment: Assignment, record: Record) -> list[str]:
     return [*lines, f"{record['earned']:g} of {many(assignment.points, 'point')}{hidden}{more}."]
 
 
-def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None,
-                jobs: int | None = None, *, student: str | None = None,
-                unsafe: bool = False) -> bool:
+def grade_class(submitted: Path, course: Path, only: str | None = None, jobs: int | None = None, *,
+                student: str | None = None, unsafe: bool = False) -> bool:
     """Grade a folder of submissions into nbgrader's database; True if no grading of ours failed.
 
     Args:
-        submitted, out, course: folders of submissions, of the seed and records, and of the course.
+        submitted, course: folders of submissions, with `marks/` beside it for the seed and the
+            records, and of the course.
         only: one assignment.
         jobs: submissions at a time, by default half the cores.
         student: the only one to be graded, again if need be.
@@ -117,9 +117,8 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     """
     need_posix()
     entries = grading.submissions(submitted, only, student)
-    if submitted.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ValueError(f"out: {out} is in the folder of the submissions, where it would be taken "
-                         "for a student; choose another place")
+    named = submitted.name not in ("", "..")  # beside "." is outside it
+    out = (submitted if named else submitted.resolve()).parent / "marks"
     check_folder(out)
     for _, assignment, _ in entries:
         grading.released(course, assignment)

@@ -342,9 +342,15 @@ def _write(path: Path, sections: dict[str, tuple[str, str]]) -> None:
     """Write the module, with solutions for the turns that it lacks.
 
     What the reader changed above the first function and below the last one stays.
+
+    Raises:
+        ValueError: for a file of this name that is another module.
     """
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     first, (_, end, tail) = MARK.search(before), before.partition(END)
+    if before.strip() and not first:
+        raise ValueError(f"my_attention: {path} has none of the lines '# ---- 03.2 core_token: "
+                         "yours' and its like, so it is another module; rename it")
     solved = {} if set(sections) >= set(LADDER) else solved_cells()
     parts = []
     for task_id, name in LADDER.items():

@@ -104,7 +104,7 @@ def test_a_terminal_of_windows_is_refused_at_the_door(tmp_path, monkeypatch):
     """Its Python has no module `resource`: every answer would be wrong for a reason of ours."""
     folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.solved("a5"))
     calls = (lambda: front.check_notebook(folder / "a5_cca.ipynb", COURSE, task="a5.2"),
-             lambda: front.grade_class(tmp_path, tmp_path / "marks", COURSE))
+             lambda: front.grade_class(tmp_path / "sub", COURSE))
     for call in calls:
         with monkeypatch.context() as patch, pytest.raises(
                 ValueError, match="system: got nt, wanted Linux or macOS"):

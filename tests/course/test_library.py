@@ -97,6 +97,13 @@ def test_an_edit_stays_and_a_copy_is_no_work_of_the_reader(tmp_path):
         "group, window):\n    return 0, row\n" in text
 
 
+def test_another_module_of_this_name_is_not_replaced():
+    Path(library.FILE).write_text("MINE = 1\n")
+    with pytest.raises(ValueError, match="it is another module; rename it"):
+        library.my_attention()
+    assert Path(library.FILE).read_text() == "MINE = 1\n"
+
+
 def test_the_module_passes_the_bench_and_a_saved_model_finds_it(tmp_path):
     module = library.my_attention()
     examine(module.MyDGA(group=3, gamma=0.2))  # it declares that it looks ahead

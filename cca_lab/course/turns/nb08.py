@@ -1,6 +1,7 @@
 """What the reader writes in notebook 08_caches_and_decoding."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from cca_lab.course.exercise import equals, mistakes
 from cca_lab.course.tasks import CourseTask, Draw
+from cca_lab.course.turns.nb06 import kept_places
 
 
 # 08.2: a step of StreamingLLM
@@ -60,18 +62,13 @@ def h2o_step(query: Tensor, key: Tensor, value: Tensor, past_keys: Tensor, past_
             scores[places] if cut else scores[: len(places)])
 
 
-def most_and_last(scores: list[float]) -> list[int]:
-    """Keep the two highest scores of the older tokens, and the last two tokens."""
-    older = sorted(range(len(scores) - 2), key=lambda place: -scores[place])[:2]
-    return sorted([*older, *range(max(0, len(scores) - 2), len(scores))])
-
-
 def scored(draw: Draw) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the next token of pasts whose scores fall, or are all 0 so that this row decides."""
     for count, width, most in [(0, 3, 1), (3, 4, 3), (4, 4, 3), (6, 5, 3), (6, 4, 0), (9, 4, 0)]:
         past = torch.linspace(most, most / 3, count, dtype=torch.float64)
         yield (f"{count} tokens in the past", (
-            *draw.normal(3, width, scale=2.0), *draw.normal(2, count, width), past, most_and_last))
+            *draw.normal(3, width, scale=2.0), *draw.normal(2, count, width), past,
+            partial(kept_places, heavy=2, recent=2)))
 
 
 TURNS: tuple[CourseTask, ...] = (
