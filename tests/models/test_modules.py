@@ -23,13 +23,12 @@ from cca_lab.models import (
 from cca_lab.models.checkpoints import MODULES_FILE
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import modules_of
-from cca_lab.models.training import mark_trainable
 from tests.mechanisms.options import OPTIONS
-from tests.models.tiny import FAMILIES, PAD, left_padded, logits, text, tiny
+from tests.models.tiny import PAD, TWO, left_padded, logits, text, tiny
 
 TOLERANCE = 1e-10  # float64; logits are of order 1
 SMALL = {"slots": 4, "segment": 6, "kernel": 3}
-every_family = pytest.mark.parametrize("family", FAMILIES)
+each_of_two = pytest.mark.parametrize("family", TWO)
 every_mechanism = pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "full"])
 
 
@@ -51,7 +50,7 @@ def weights(model) -> list[torch.Tensor]:
 # ---- attached and taken away
 
 
-@every_family
+@each_of_two
 def test_each_layer_gets_its_own_module(family):
     model = swapped(family)
     modules = [module for module in model.modules() if isinstance(module, Compressor)]
@@ -68,7 +67,7 @@ def test_each_layer_gets_its_own_module(family):
         name for name, _ in tiny(family).named_parameters()}
 
 
-@every_family
+@each_of_two
 def test_restoring_removes_the_modules(family):
     model, ids = tiny(family), text(20)
     wanted = logits(model, ids)
@@ -123,12 +122,12 @@ def check_against_loops(family: str, monkeypatch) -> None:
     assert given == list(modules_of(model).values()), "each layer hands over its own module"
 
 
-@every_family
+@each_of_two
 def test_model_equals_the_loops(family, monkeypatch):
     check_against_loops(family, monkeypatch)
 
 
-@every_family
+@each_of_two
 def test_gradients_reach_the_modules(family):
     model, ids = swapped(family).train(), text(24, rows=2)
     model(ids, labels=ids).loss.backward()
@@ -140,21 +139,10 @@ def test_gradients_reach_the_modules(family):
     assert all(map(torch.equal, [w.grad for w in weights(model)], wanted))
 
 
-def test_strategies_of_finetuning_with_modules():
-    model = swapped("gpt2")
-    everything = mark_trainable(model, "full")
-    added = mark_trainable(model, "compressor")
-    assert added == [name for name in everything if MODULE in name] and len(added) == 4
-    assert [p.requires_grad for p in model.parameters()].count(True) == 4
-    assert not set(mark_trainable(model, "qkv")) & set(added)
-    with pytest.raises(ValueError, match="no module of its own"):
-        mark_trainable(swap_attention(model, "cca", group=2, window=4), "compressor")
-
-
 # ---- saved and loaded
 
 
-@every_family
+@each_of_two
 def test_what_was_learnt_comes_back(family, tmp_path):
     model, ids = swapped(family).float(), text(20)
     with torch.no_grad():

@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 
-from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.mixture import SHIFT, Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 from tests.studies import small
@@ -20,7 +19,7 @@ def varied():
 
 
 def mixture(**changes):
-    settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
+    settings = dict(stream=small.stream(),
                     tasks=(one_length(), ), length=128, rows=4, text_share=0.5, seed=0)
     return Mixture(**settings | changes)
 
@@ -103,26 +102,6 @@ def test_each_row_is_shifted_by_its_own_0_to_shift_tokens():
     assert 0.8 * SHIFT < max(firsts()) <= SHIFT
 
 
-def marks_are_right(task):
-    """Whether each mark is the token that followed the same first name before, past the text."""
-    mixed = mixture(tasks=(task,), text_share=0.0, rows=16)
-    ids, known = mixed.batch(3)
-    assert known.any(dim=1).sum() >= 12
-    for row, marks in zip(ids, known, strict=True):
-        names = torch.isin(row, task.first)
-        begins = int(names.nonzero()[0])  # the first name of the first document
-        for place in marks.nonzero().flatten().tolist():
-            earlier = ((row[:place - 1] == row[place - 1]) & names[:place - 1]).nonzero().flatten()
-            if place <= begins or not len(earlier) or not (row[earlier + 1] == row[place]).all():
-                return False
-    return True
-
-
-@pytest.mark.parametrize("task", [one_length, varied])
-def test_marked_answers_follow_their_documents(task):
-    assert marks_are_right(task())
-
-
 def test_a_row_begins_with_text_and_goes_on_with_its_documents():
     """Only the end of what the task drew is lost."""
     class Fixed(MultiDocumentQA):
@@ -184,8 +163,8 @@ def test_kinds_of_questions_share_their_rows():
 def test_the_identity_changes_with_what_changes_the_batches():
     same = mixture().identity()
     assert same == mixture().identity() == json.loads(json.dumps(same))
-    stream = tokenize(small.corpus().train, small.tokenizer())
     for changes in ({"shift": 5}, {"tasks": ()}, {"tasks": (varied(), )}, {
             "tasks": (one_length(), varied())
-    }, {"seed": 1}, {"length": 100}, {"rows": 5}, {"text_share": 0.25}, {"stream": stream[:-1]}):
+    }, {"seed": 1}, {"length": 100}, {"rows": 5}, {"text_share": 0.25},
+            {"stream": small.stream()[:-1]}):
         assert mixture(**changes).identity() != same, changes

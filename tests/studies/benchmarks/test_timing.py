@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from cca_lab.freed_memory import keep_freed_memory
-from cca_lab.studies.benchmarks import attention, timing
+from cca_lab.studies.benchmarks import timing
 
 MIB = 2**20
 
@@ -68,11 +68,6 @@ def test_useful_operations_are_those_of_the_products():
         "forward+backward"]
 
 
-def test_least_bytes_are_those_of_the_tensors():
-    q, k = torch.zeros(1, 4, 10, 8), torch.zeros(1, 2, 12, 8)
-    assert timing.least_bytes(10, 12, 4, 2, 8, 4) == 2 * q.nbytes + 2 * k.nbytes
-
-
 @pytest.mark.parametrize("make, work",
                          [(partial(timing.product_call, 32, torch.float32), 2 * 32**3),
                           (partial(timing.copy_call, 1024), 2048)])
@@ -103,7 +98,3 @@ def test_peak_memory_counts_the_call_alone(keep):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         peak = pool.submit(partial(measured, 256 * MIB, keep=keep)).result()
     assert 60 * MIB < peak < 80 * MIB
-
-
-def test_the_memory_of_a_contender_in_a_process_of_its_own():
-    assert 0 <= timing.peak_of(attention.prepare_warm, 64, ("blocked", 16), "forward") < 64 * MIB
