@@ -14,8 +14,6 @@ from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 from tests.strategies import LAYOUTS, laid_out, random_table
 
-FLOATS = [torch.float32, torch.float16, torch.bfloat16]
-
 
 def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=torch.float32,
            layout="contiguous", seed=0):
@@ -52,8 +50,9 @@ def grouped_sources(layouts=("contiguous", "contiguous")):
                        key_heads=2, head_dim=20)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 50])
+@pytest.mark.parametrize(("length", "dtype"), [
+    (1, torch.float32), (16, torch.float32), (50, torch.float32), (17, torch.float16),
+    (17, torch.bfloat16)], ids=str)
 def test_cca_of_every_length_and_dtype(length, dtype):
     """Cores and raw tokens where they lie: with sinks, two of three intervals are of raw tokens."""
     columns = groups.core_count(max(length - 2, 0), 3, 7), length
@@ -61,7 +60,7 @@ def test_cca_of_every_length_and_dtype(length, dtype):
     bench.check_interval_attention(*two_sources(tables, columns, dtype=dtype), 0.3)
 
 
-@pytest.mark.parametrize("head_dim", [16, 20, 32, 64, 80, 128])
+@pytest.mark.parametrize("head_dim", [20, 80, 128])
 def test_head_dims_that_are_no_powers_of_two_are_padded(head_dim):
     bench.check_interval_attention(*cca_case(20, 4, 6, head_dim=head_dim), head_dim**-0.5)
 
@@ -72,19 +71,18 @@ def test_any_blocks_give_the_same(blocks):
     bench.check_interval_attention(*cca_case(70, 4, 24), 0.25, blocks)
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_any_intervals_that_never_move_back(count, seed):
+def test_any_intervals_that_never_move_back(count):
     """Ragged random tables, one a batch row and head, with empty intervals among them."""
-    generator = torch.Generator().manual_seed(10 * count + seed)
+    generator = torch.Generator().manual_seed(count)
     rows, columns = (int(torch.randint(1, 60, (), generator=generator)) for _ in range(2))
     tables = torch.stack([random_table(rows, columns, count,
                                        generator) for _ in range(4)]).unflatten(0, (2, 2))
-    bench.check_interval_attention(*inputs(rows, columns, batch=2, seed=seed), tables, -0.4)
+    bench.check_interval_attention(*inputs(rows, columns, batch=2), tables, -0.4)
 
 
-@pytest.mark.parametrize("counts", [(1, 3), (3, 1)], ids=str)
-@pytest.mark.parametrize(("rows", "columns"), [(37, (9, 30)), (18, (50, 1)), (1, (1, 40))], ids=str)
+@pytest.mark.parametrize(("rows", "columns", "counts"), [
+    (37, (9, 30), (1, 3)), (18, (50, 1), (3, 1)), (1, (1, 40), (1, 3))], ids=str)
 def test_any_intervals_of_two_sources(rows, columns, counts):
     tables = random_sources(rows, columns, counts)
     bench.check_interval_attention(*two_sources(tables, columns), -0.4)
@@ -154,7 +152,7 @@ def test_results_repeat_bit_for_bit():
 def test_mutants_are_caught(monkeypatch, mutant):
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        bench.check_interval_attention(*cca_case(50, 3, 7, heads=4, key_heads=2), 0.3)
+        bench.check_interval_attention(*cca_case(20, 3, 7, heads=4, key_heads=2), 0.3)
 
 
 @pytest.mark.parametrize("mutant", mutants.SOURCES, ids=lambda mutant: mutant.__name__)
