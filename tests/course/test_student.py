@@ -129,7 +129,7 @@ def test_no_other_cell_needs_what_the_reader_writes(path):
 
 @pytest.mark.nightly
 def test_a_notebook_with_nothing_written_runs_to_its_end():
-    number = "03"  # test_jupyterlab.py runs 00
+    number = "03"
     [path] = [path for path in NOTEBOOKS if path.stem.startswith(number)]
     made = to_work_in(nbformat.read(path, 4))
     failure = execute(made)

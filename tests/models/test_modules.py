@@ -217,6 +217,7 @@ def check_padding(name: str, family: str, options: dict) -> None:
     """Left and right of rows of different length, with maps: each row as it is alone."""
     model = swap_attention(tiny(family), name, **options)
     rows = [text(n, seed=n)[0] for n in (19, 16, 3)]
+    alone = [(logits(model, tokens[None])[0], attention_maps(model, tokens)) for tokens in rows]
     left_ids, left_mask, _ = left_padded(rows, holes=2)
     right_ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
     right_mask = (torch.arange(19) < torch.tensor([[19], [16], [3]])).long()
@@ -225,17 +226,17 @@ def check_padding(name: str, family: str, options: dict) -> None:
         with torch.no_grad():
             outputs = model(ids, attention_mask=mask, position_ids=positions,
                             output_attentions=True)
-        for row, tokens in enumerate(rows):
+        for row, (wanted, wanted_maps) in enumerate(alone):
             real = mask[row].bool()
-            assert_equal(outputs.logits[row, real], logits(model, tokens[None])[0])
+            assert_equal(outputs.logits[row, real], wanted)
             maps = torch.stack([layer[row] for layer in outputs.attentions])
-            assert_equal(maps[:, :, real][..., real], attention_maps(model, tokens))
+            assert_equal(maps[:, :, real][..., real], wanted_maps)
             assert maps[:, :, ~real].abs().sum() == 0 and maps[..., ~real].abs().sum() == 0
 
 
 @every_mechanism
 def test_padding_changes_nothing_in_any_mechanism(name):
-    for options in (*OPTIONS[name][:2], OPTIONS[name][-1]):
+    for options in (OPTIONS[name][0], OPTIONS[name][-1]):
         check_padding(name, "llama", options)
 
 

@@ -26,11 +26,10 @@ def mixture(**changes):
 
 def test_no_kind_is_silently_left_out():
     assert mixture(rows=2, text_share=0.75).text_rows == 1  # and one row of questions
-    cases = [(rows, share) for rows in range(2, 9) for share in (0.01, 0.25, 0.5, 0.75, 0.99)]
-    for rows, share in cases:
-        mixed = mixture(rows=rows, text_share=share)
-        assert 1 <= mixed.text_rows <= rows - 1
-        assert abs(mixture(rows=rows, text_share=share).text_rows - share * rows) < 1
+    for rows in (2, 3, 8):
+        for share in (0.01, 0.25, 0.5, 0.99):
+            text_rows = mixture(rows=rows, text_share=share).text_rows
+            assert 1 <= text_rows <= rows - 1 and abs(text_rows - share * rows) < 1
 
 
 def test_text_rows_come_first_and_every_token_of_theirs_is_predicted():
