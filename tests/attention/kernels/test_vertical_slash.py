@@ -1,4 +1,4 @@
-"""The vertical-slash kernel against the mask in float64, its index by brute force, mutants."""
+"""The vertical-slash kernel against the mask in float64, and wrong launches of it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""DGA: its scores by definition, its columns by brute force, groups, scopes, mutants."""
+"""DGA: its scores by definition, what it chooses, groups, refusals, mutants."""
 
 import math
 from functools import partial
@@ -8,12 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cca_lab.mechanisms import DGA, dga, full
-from cca_lab.mechanisms.dga import (
-    FocalRule,
-    cache_tokens,
-    decode_span,
-    focal_loops,
-)
+from cca_lab.mechanisms.dga import FocalRule, cache_tokens, decode_span, focal_loops
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form as form_of
 from tests.mutants import dga as wrong

@@ -1,4 +1,4 @@
-"""LoCoCo: when it compresses, by brute force; its weights; eviction; reach of gradients."""
+"""LoCoCo: its weights, eviction, the reach of gradients, mutants, refusals."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""MInference: masks by brute force, choices on planted patterns, the search, mutants."""
+"""MInference: masks and choices by brute force, the search, mutants."""
 
 import json
 from functools import partial
