@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(place) for place in slow):
             item.add_marker("slow")
-    first = ("test_notebooks.py", "test_kernels_offline.py")
+    first = ("test_notebooks.py", "test_kernels_offline.py", "test_kernels.py", "test_docs.py")
     long = [item for item in items if item.path.name in first]
     others = [item for item in items if item.path.name not in first]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -5,7 +5,6 @@ backends are. A check returns nothing, or raises AssertionError with the largest
 ratio.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,29 +57,6 @@ def window_case(rows: int = 60, window: int = 8, step: int = 4, cores: bool = Tr
 
 
 # ---------------------------------------------------------------- the specification
-
-def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
-          scale: float) -> tuple[Tensor, Tensor]:
-    """Interval attention in plain Python, one number at a time."""
-    batch, heads, rows, head_dim = q.shape
-    table = intervals.expand(batch, heads, -1, -1, -1).tolist()
-    queries, keys, values = q.tolist(), k.tolist(), v.tolist()
-    out, lse = torch.zeros_like(q, memory_format=torch.contiguous_format), q.new_zeros(q.shape[:3])
-    for b in range(batch):
-        for h in range(heads):
-            kv = h // (heads // k.shape[1])
-            for i in range(rows):
-                seen = [j for start, end in table[b][h][i] for j in range(start, end)]
-                logits = [scale * sum(x * y for x, y in zip(queries[b][h][i], keys[b][kv][j],
-                                                            strict=True)) for j in seen]
-                top = max(logits)
-                total = math.fsum(math.exp(logit - top) for logit in logits)
-                lse[b, h, i] = top + math.log(total)
-                for d in range(head_dim):
-                    parts = (math.exp(logit - top) * values[b][kv][j][d]
-                             for logit, j in zip(logits, seen, strict=True))
-                    out[b, h, i, d] = math.fsum(parts) / total
-    return out, lse
 
 
 def in_halves(attend: Attend) -> Attend:

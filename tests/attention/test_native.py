@@ -267,27 +267,20 @@ def two_threads(attend, case):
 # nothing is padded, so nothing copied
 FULL_WIDTH = bench.case_of(causal_intervals(300), 300, heads=1, head_dim=16)
 ONE_HEAD = bench.case_of(causal_intervals(150), 150, heads=1)
-TWO_HEADS = bench.case_of(causal_intervals(64), 64, heads=2, key_heads=2, head_dim=16)
 KILLS = [  # (mutant, the check that kills it, the case, what the check says)
     ("one_column_more", bench.check_hidden_columns, WINDOW, "edits of column"),
     ("starts_ignored", bench.check_matrix, WINDOW, "declared support"),
     ("finite_mask", bench.check_large_logits, WINDOW, "output: max error"),
-    ("first_row_decides", bench.check_matrix, WINDOW, "not finite"),
     ("groups_never_leave", bench.check_same, LONG_WINDOW, "max error"),
     ("a_column_between_tiles", bench.check_same, CAUSAL, "max error"),
     ("outputs_not_rescaled", bench.check_same, WINDOW, "output: max error"),
-    ("totals_not_rescaled", bench.check_same, WINDOW, "max error"),
-    ("blind_rows_are_nan", bench.check_same, WINDOW, "not finite"),
     ("backward_unmasked", bench.check_gradients, WINDOW, "gradient of q"),
-    ("grad_q_not_scaled", bench.check_gradients, WINDOW, "gradient of q"),
     ("heads_interleaved", bench.check_same, GROUPED, "output: max error"),
     ("lse_gradient_dropped", through_lse, WINDOW, "gradient of q"),
     ("parts_overlap", two_threads, ONE_HEAD, "gradient of q"),
-    ("last_part_only", two_threads, ONE_HEAD, "gradient of k"),
     ("padding_keeps_strides", bench.check_row_layouts, WINDOW, "max error"),
     ("reads_behind_the_end", check_reads_inside, FULL_WIDTH, "not finite"),
     ("sources_swapped", check_halves, CAUSAL, "output: max error"),
-    ("heads_follow_each_other", check_halves, TWO_HEADS, "output: max error"),
 ]
 
 

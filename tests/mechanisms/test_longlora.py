@@ -74,7 +74,6 @@ def test_the_rolled_form_differs_only_where_it_wraps_around():
 KILLED = [  # (mutant, the check that kills it, options, what the check says)
     (wrong.rolled, lambda rung, options: bench.check_causality(rung, options, length=12),
      {"group": 4}, "edits after token"),
-    (wrong.rolled_back_one_short, same_as_loops, {"group": 3}, "output"),
     (wrong.nothing_shifted, same_as_loops, {"group": 4}, "output"),
     (wrong.not_causal_inside, bench.check_causality, {"group": 4}, "edits after token"),
     (wrong.one_head_for_its_group, same_as_loops, {"group": 4}, "output"),

@@ -30,7 +30,7 @@ from cca_lab.studies.evaluate import Evaluate
 from cca_lab.studies.finetune import Finetune
 from cca_lab.tasks.reading import Reading
 from tests.models.test_finetune import mixture, same, weights
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import FAMILIES, TWO, logits, text, tiny
 from tests.studies import small
 
 RANK = 4
@@ -111,13 +111,6 @@ def test_a_mechanism_keeps_its_own_projections():
     assert not any(MODULE in name and ".lora_" in name for name in weights(model))
 
 
-def test_the_loss_falls():
-    model = swap_attention(small.model(), "cca", **CHOICE)
-    records = Finetuner(model, mixture(), lora(steps=20, learning_rate=3e-2, accumulation=2)).run()
-    assert records[-1]["text_loss"] < records[0]["text_loss"] - 0.1
-    assert attention_of(model) == CCA(**CHOICE)  # groups have grown to their size
-
-
 def test_a_compressor_is_trained_beside_an_adapter_that_stays():
     model = drawn(swap_attention(small.model(), "lococo", slots=4, segment=8))
     changed, trained = changed_by_training(model, strategy="compressor")
@@ -125,36 +118,6 @@ def test_a_compressor_is_trained_beside_an_adapter_that_stays():
 
 
 # ---- runs that stop and go on
-
-
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
-    config = lora(steps=3, save_every=1, accumulation=2)
-
-    def begun(folder, seed=0):
-        model = swapped()
-        torch.manual_seed(seed)
-        return model, Finetuner(model, mixture(), config, tmp_path / folder)
-
-    class Stop(Exception):
-        pass
-
-    def stop_in_the_second(record):
-        if record["step"] == 2:
-            raise Stop
-
-    whole, finetuner = begun("whole")
-    finetuner.run()
-    with pytest.raises(Stop):
-        begun("parts")[1].run(stop_in_the_second)
-    model, finetuner = begun("parts", seed=1)
-    assert finetuner.resume() == 1
-    finetuner.run()
-    assert same(weights(whole), weights(model))
-    loaded, _ = load_weights("whole/model", whole)
-    assert same(loaded, load_file(f"parts/model/{WEIGHTS_FILE}"))
-    with pytest.raises(ValueError, match=r"rank \(4 then, 2 now\) differ"):
-        Finetuner(swapped(), mixture(), lora(steps=3, save_every=1, accumulation=2, rank=2),
-                  tmp_path / "parts").resume()
 
 
 def load_weights(folder, model):
@@ -201,7 +164,7 @@ def test_training_goes_on_with_the_adapter_that_is_there():
 # ---- saved and loaded
 
 
-@every_family
+@pytest.mark.parametrize("family", TWO)
 def test_an_adapter_comes_back_with_its_attention(family):
     model, ids = saved(family), text(30)
     assert not torch.equal(logits(model, ids), logits(load_pretrained("base")[0], ids))
@@ -217,7 +180,7 @@ def test_an_adapter_comes_back_with_its_attention(family):
     assert {parameter.dtype for parameter in double.parameters()} == {torch.float64}
 
 
-@every_family
+@pytest.mark.parametrize("family", TWO)
 def test_a_merged_adapter_leaves_a_whole_model(family):
     model, ids = saved(family), text(30)
     whole, _ = load_pretrained("adapter", merged=True)

@@ -21,7 +21,7 @@ from cca_lab.models import (
     swapped,
 )
 from tests.mechanisms.options import OPTIONS
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import TWO, logits, text, tiny
 
 MECHANISM = CCA(group=4, window=8)
 
@@ -92,7 +92,7 @@ def test_a_swap_that_fails_leaves_the_model_as_it_was(before, monkeypatch):
 # ---- a cache beside what drops it
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_gradient_checkpointing_in_training_refuses_a_cache(family):
     model, ids = cca(family), text(20)
     wanted = recomputed(model, ids)
@@ -317,15 +317,6 @@ def test_copies_and_files_of_a_model_generate_with_their_own_cache():
             other.lm_head.weight.zero_()
         assert not torch.equal(greedy(other, ids), wanted), "another model generated"
         swap_attention(model, MECHANISM)
-
-
-@pytest.mark.parametrize("more", [{"num_beams": 3}, {"guidance_scale": 1.5},
-                                  {"prefill_chunk_size": 7}], ids=str)
-def test_forms_of_generation_without_a_cache_given(more):
-    model, ids = cca(), text(20)
-    wanted = {k: v for k, v in more.items() if k != "prefill_chunk_size"}
-    assert torch.equal(greedy(model, ids, **more),
-                       greedy(model, ids, use_cache=False, **wanted))
 
 
 def test_a_pipeline_takes_a_swapped_model_for_several_texts():

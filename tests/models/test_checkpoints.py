@@ -5,8 +5,9 @@ import os
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import hub
 
 from cca_lab.files import replacing_folder
 from cca_lab.mechanisms import CCA, Full
@@ -66,6 +67,46 @@ def test_transformers_alone_loads_it_and_attends_in_full(tmp_path):
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
     assert attention_of(plain) == Full()
     assert torch.equal(logits(plain, text(30)), full)
+
+
+def with_digits_apart(folder, kind):
+    """Write a byte-level tokenizer with each digit split off; its settings name class `kind`."""
+    words = ["<|end|>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "ĠĠ", "ĠĠĠ"]
+    made = Tokenizer(models.BPE(vocab={word: place for place, word in enumerate(words)},
+                                merges=[("Ġ", "Ġ"), ("ĠĠ", "Ġ")]))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    made.decoder = decoders.ByteLevel()
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": kind, "eos_token": "<|end|>", "add_prefix_space": False}))
+
+
+@pytest.mark.parametrize(("family", "kind"), [
+    ("llama", "GPT2Tokenizer"), ("llama", "PreTrainedTokenizerFast"),  # as SmolLM2 and Llama 3
+    ("qwen2", "Qwen2Tokenizer"), ("qwen2", "PreTrainedTokenizerFast")])
+def test_a_tokenizer_splits_as_its_file_says(tmp_path, family, kind):
+    tiny(family).float().save_pretrained(tmp_path)
+    with_digits_apart(tmp_path, kind)
+    _, words = load_pretrained(tmp_path)
+    assert words.tokenize("x   12") == ["x", "ĠĠĠ", "1", "2"]
+    assert words.decode(words("x   12, é").input_ids) == "x   12, é"
+
+
+def test_a_name_of_the_hub_is_read_from_its_cache_in_float32(tmp_path, monkeypatch):
+    stored, version = tmp_path / "models--some--llama", "0" * 40
+    model = tiny("llama").bfloat16()
+    model.save_pretrained(stored / "snapshots" / version)
+    with_digits_apart(stored / "snapshots" / version, "GPT2Tokenizer")
+    (stored / "refs").mkdir()
+    (stored / "refs" / "main").write_text(version)
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    again, words = load_pretrained("some/llama", "cca", group=4, window=30)
+    assert attention_of(again) == CCA(group=4, window=30) and words.tokenize("12") == ["1", "2"]
+    stored = model.float().state_dict()
+    assert all(parameter.dtype == torch.float32 and torch.equal(parameter, stored[name])
+               for name, parameter in again.named_parameters())
 
 
 def test_a_checkpoint_is_replaced(tmp_path):

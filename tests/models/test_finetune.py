@@ -23,7 +23,6 @@ from cca_lab.models import (
     swap_attention,
 )
 from cca_lab.models.finetune import RISE, WATCHED, Diverged, FinetuneConfig, Finetuner
-from cca_lab.models.pretrain import tokenize
 from cca_lab.models.run_folder import append_log, read_log, trim_log
 from cca_lab.models.training import MatrixMuon, make_optimizers, mark_trainable, row_losses
 from cca_lab.tasks.mixture import Mixture
@@ -32,7 +31,7 @@ from tests.studies import small
 
 
 def mixture(**changes):
-    settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
+    settings = dict(stream=small.stream(),
                     tasks=(MultiDocumentQA(small.tokenizer()), ), length=64, rows=4, text_share=0.5,
                     seed=0, shift=16)
     return Mixture(**settings | changes)

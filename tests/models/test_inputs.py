@@ -17,10 +17,9 @@ from cca_lab.models import (
     swap_attention,
 )
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
-from tests.models.tiny import FAMILIES, VOCABULARY, left_padded, logits, text, tiny
+from tests.models.tiny import TWO, VOCABULARY, left_padded, logits, text, tiny
 
 LEARNT = ("gpt2", "opt")  # positions added to the embeddings, 128 of them
-every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def swapped(family: str = "gpt2", name: str = "cca", **options):
@@ -51,7 +50,7 @@ def test_numpy_numbers_among_the_options_are_saved_as_json(tmp_path):
 # ---- what transformers calls, asks for, and cannot have
 
 
-@every_family
+@pytest.mark.parametrize("family", TWO)
 def test_maps_asked_for_in_the_config_come_as_those_asked_for_by_keyword(family):
     model, ids = tiny(family), text(9)
     # transformers lets no other one have the wish in its config

@@ -1,15 +1,12 @@
 """swap_attention: full attention where it must be, padding, gradients, maps, and clear errors."""
 
-import copy
-import subprocess
-import sys
 
 import pytest
 import torch
 from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from cca_lab.mechanisms import CCA, Full, MInference
+from cca_lab.mechanisms import CCA, Full
 from cca_lab.models import (
     attention_maps,
     attention_of,
@@ -19,7 +16,7 @@ from cca_lab.models import (
     restore_attention,
     swap_attention,
 )
-from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.models.tiny import FAMILIES, TWO, left_padded, logits, text, tiny
 from tests.mutants import models as mutants
 
 TOLERANCE = 1e-10  # float64; logits are of order 1
@@ -53,7 +50,7 @@ def test_wide_window_kills_recomputed_scaling(monkeypatch):
         check_wide_window("opt")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_two_models_of_one_config_attend_each_in_its_own_way(family):
     """The mutant that writes the choice into the shared config changes the first model."""
     first, ids = tiny(family), text(30)
@@ -69,7 +66,7 @@ def test_two_models_of_one_config_attend_each_in_its_own_way(family):
     assert attention_of(first) == CCA(group=3, window=4) and attention_of(second) == Full()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_swap_and_back_is_bit_equal(family):
     model, ids = tiny(family), text(30)
     wanted, implementation = logits(model, ids), model.config._attn_implementation
@@ -131,11 +128,10 @@ def test_padding_changes_nothing(family):
     check_padding(family)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_padding_kills_a_mask_that_is_ignored(family, monkeypatch):
+def test_padding_kills_a_mask_that_is_ignored(monkeypatch):
     monkeypatch.setattr(interface, "left_padding", mutants.padding_ignored)
     with pytest.raises(AssertionError, match="max error"):
-        check_padding(family)
+        check_padding("llama")
 
 
 def test_padded_gradients_are_finite_and_equal():
@@ -147,7 +143,6 @@ def test_padded_gradients_are_finite_and_equal():
     assert_equal(got, wanted, 1e-10 * wanted.abs().max().item())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("kwargs", "message"), [
     (dict(attention_mask=torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1]])), "between real tokens"),
     (dict(attention_mask=torch.ones(1, 1, 8, 8, dtype=torch.bool)), "attention_mask: got shape"),
@@ -155,8 +150,8 @@ def test_padded_gradients_are_finite_and_equal():
     (dict(position_ids=torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]]), use_cache=False),
      "packed sequences"),
 ])
-def test_what_cannot_be_honoured_is_refused(family, kwargs, message):
-    model = swap_attention(tiny(family), "cca", group=2, window=3)
+def test_what_cannot_be_honoured_is_refused(kwargs, message):
+    model = swap_attention(tiny("llama"), "cca", group=2, window=3)
     with pytest.raises(ValueError, match=message):
         logits(model, text(8), **kwargs)
 
@@ -164,7 +159,7 @@ def test_what_cannot_be_honoured_is_refused(family, kwargs, message):
 # ---- training
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_gradient_checkpointing_changes_no_gradient(family):
     def gradients(model):
         model.zero_grad()
@@ -179,7 +174,7 @@ def test_gradient_checkpointing_changes_no_gradient(family):
     assert all(torch.equal(g, w) for g, w in zip(got, wanted, strict=True))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_attention_dropout_is_refused_in_training_only(family):
     model, ids = swap_attention(tiny(family, dropout=0.1), "cca", group=4, window=6), text(12)
     logits(model, ids)
@@ -188,9 +183,8 @@ def test_attention_dropout_is_refused_in_training_only(family):
     disable_attention_dropout(model)(ids)
 
 
-@pytest.mark.parametrize("family", ("llama", "qwen2"))
-def test_autocast_runs_in_the_lower_precision(family):
-    model, ids = swap_attention(tiny(family).float(), "cca", group=4, window=6), text(24)
+def test_autocast_runs_in_the_lower_precision():
+    model, ids = swap_attention(tiny("llama").float(), "cca", group=4, window=6), text(24)
     wanted = logits(model, ids)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = logits(model, ids)
@@ -252,15 +246,6 @@ def test_maps_are_computed_only_when_asked_for(monkeypatch):
 # ---- bookkeeping
 
 
-def test_swapping_twice_changes_the_options_and_keeps_the_way_back():
-    model, ids = tiny("gpt2"), text(30)
-    wanted = logits(model, ids)
-    swap_attention(model, "cca", group=4, window=6)
-    swap_attention(model, "cca", group=2, window=64)
-    assert_equal(logits(model, ids), wanted)
-    assert torch.equal(logits(restore_attention(model), ids), wanted)
-
-
 def test_a_mechanism_is_taken_as_it_is_or_by_its_name():
     model, ids, mechanism = tiny("gpt2"), text(30), CCA(group=4, window=6, pooling="mean")
     wanted = logits(swap_attention(model, "cca", group=4, window=6, pooling="mean"), ids)
@@ -282,40 +267,9 @@ def test_a_class_that_the_table_does_not_list_is_refused():
         swap_attention(tiny("gpt2"), Other(group=4, window=6))
 
 
-def test_a_copy_can_be_restored_alone():
-    model, ids = swap_attention(tiny("gpt2"), "cca", group=4, window=6), text(30)
-    changed = logits(model, ids)
-    other = copy.deepcopy(model)
-    assert torch.equal(logits(other, ids), changed)
-    restore_attention(other)
-    assert torch.equal(logits(other, ids), logits(tiny("gpt2"), ids))
-    assert torch.equal(logits(model, ids), changed)
-
-
-def test_lists_among_the_options_are_the_models_own():
-    given = [{"pattern": "a_shape", "sinks": 1, "window": 3}]
-    model, ids = swap_attention(tiny("gpt2"), "minference", patterns=given), text(12)
-    wanted = logits(model, ids)
-    given[0]["window"] = 9
-    attention_of(model).patterns[0]["window"] = 9
-    assert torch.equal(logits(model, ids), wanted)
-    attention_of(swap_attention(model, "minference")).patterns.append({})
-    assert attention_of(model) == MInference()
-    mechanism = MInference(patterns=given)
-    swap_attention(model, mechanism)
-    mechanism.patterns.append({})
-    assert len(attention_of(model).patterns) == 1
-
-
 def test_setting_the_implementation_by_name_is_refused():
     assert "cca_lab" in AttentionInterface().valid_keys()
     model = tiny("gpt2")
     model.set_attn_implementation("cca_lab")
     with pytest.raises(ValueError, match="swap_attention"):
         logits(model, text(5))
-
-
-def test_importing_the_package_imports_no_training_code():
-    code = ("import sys, cca_lab.models as models; assert not {f'{models.__name__}.{name}' for "
-            "name in ('pretrain', 'finetune')} & set(sys.modules)")
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,6 @@ import torch
 
 from cca_lab.mechanisms import CCA
 from cca_lab.models import attention_of, load_pretrained, mini, swap_attention
-from cca_lab.models.mini import sinusoids
 from cca_lab.models.plugin import group_size
 from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
 from cca_lab.models.training import MatrixMuon, block_matrices
@@ -37,15 +36,6 @@ def test_losses_of_the_marked_tokens_equal_the_model_s_own():
     assert loss.shape == correct.shape == (3 * 19,)
 
 
-def test_the_position_table_starts_as_sinusoids():
-    table = sinusoids(40, 16)
-    assert torch.allclose(table.square().sum(-1), torch.full((40,), 8.0))
-    near, far = (table[0] @ table[1]).item(), (table[0] @ table[20]).item()
-    assert near > far  # neighbours are alike
-    assert torch.allclose(
-        small.model("opt").model.decoder.embed_positions.weight, 0.1 * sinusoids(130, 32))
-
-
 def test_a_curriculum_of_text_alone_learns_nothing_from_questions():
     """Two trainers whose questions alone differ have the same weights after two steps."""
     class OtherQuestions(Pretrainer):
@@ -66,11 +56,6 @@ def test_a_curriculum_of_text_alone_learns_nothing_from_questions():
 
 def new_trainer(**recipe):
     return Pretrainer(small.model(), small.tokenizer(), small.corpus(), Recipe(**recipe), 0)
-
-
-def test_the_shortest_context_has_documents_only():
-    ids, known = new_trainer()._task_batch(Stage("interleaved", 64, 0.75, 1.0), 3)
-    assert ids.shape == known.shape == (3, 64) and known.any(dim=1).all()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.75, 1.0])
@@ -215,16 +200,6 @@ def test_a_model_without_groups_stays_as_it_is(attention):
 
 
 QUESTION = Stage("question", 64, 0.5, 1.0)
-
-
-def test_a_question_stage_draws_documents_then_questions_and_nothing_else():
-    trainer = new_trainer()
-    twin = torch.Generator().manual_seed(0)
-    for _ in range(3):
-        wanted = trainer.task.training_batch(4, 64, twin)
-        assert all(torch.equal(one, other)
-                   for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
-        assert torch.equal(trainer.generator.get_state(), twin.get_state())
 
 
 def test_a_step_that_asks_nothing_trains_on_its_text():

@@ -16,7 +16,7 @@ from cca_lab.models.retrieval import (
     by_loss,
 )
 from tests.mechanisms import bench
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import TWO, logits, text, tiny
 from tests.mutants import retrieval as wrong
 
 OTHER = CCA(group=4, window=3)
@@ -50,13 +50,13 @@ def check_by_attention(family):
     assert torch.allclose(got.float(), wanted, atol=1e-6), "weight of the needle"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_by_attention(family):
     check_by_attention(family)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("family", TWO)
 def test_by_loss(family):
     model, given = tiny(family), prompts()
     kv_heads = 2 if family == "llama" else 4
@@ -78,7 +78,7 @@ def gated_logits(model, gate, ids):
         return logits(model, ids)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_open_gates_are_full_attention_and_closed_ones_the_other(family):
     check_gates(family)
 
@@ -115,7 +115,7 @@ def check_slopes(family, monkeypatch):
         assert slopes[layer, head].item() == pytest.approx(slope, rel=1e-3, abs=2e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_by_gain(family, monkeypatch):
     check_slopes(family, monkeypatch)
 
@@ -130,7 +130,7 @@ def check_gains(family):
     assert gains == pytest.approx((sum(other) - sum(whole)) / 3, rel=0.05), "gains of all"
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("family", TWO)
 def test_gains_of_all_heads_add_up_to_full_attention(family):
     check_gains(family)
 

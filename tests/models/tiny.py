@@ -14,6 +14,7 @@ from transformers import (
 )
 
 FAMILIES = ("gpt2", "opt", "llama", "qwen2")
+TWO = ("gpt2", "llama")  # learned and rotary positions, for what asks no more of a family
 VOCABULARY = 61
 PAD = 0
 

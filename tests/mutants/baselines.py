@@ -45,17 +45,6 @@ def drawn_again_for_each_call(q: Tensor, k: Tensor, v: Tensor, *, seed: int = 0,
     return form(RandomTokens, "loops", seed=seed)(q, k, v, **options)
 
 
-def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, seed: int = 0,
-                         scale: float | None = None) -> Tensor:
-    """Groups counted from 1, tokens from 0: each lot stands for the next group."""
-    length = q.shape[2]
-    count = core_count(length, group, window)
-    kept = [min(token + group, length - 1) for token in kept_tokens(count, group, seed)]
-    keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
-    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale,
-                              backend="dense")
-
-
 def lots_begin_again(state, query: Tensor, rotation, change, scale: float) -> None:
     """RandomTokensState._close_groups that draws each chunk's groups with the first lots."""
     begin, end = change.groups

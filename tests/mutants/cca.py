@@ -30,12 +30,8 @@ window_mod_row = slip("s + (i mod g) raw tokens, as in the public kernel: right 
 # Core 0 appears at row s: counted twice if s >= g, made of future tokens if s < g.
 c_rounding = slip("a division that rounds towards 0, as C does", LOOPS,
                   *other_cores("int((i - g + 1 - s) / g) + 1 if i >= s else 0"))
-core_one_row_early = slip("a core appears before its tokens leave the window", LOOPS,
-                          *other_cores("max(0, (i + 2 - s) // g)"))
 window_one_short = slip("at times only s - 1 tokens are raw", LOOPS,
                         (ROWS, COUNT, "(i + 2 - first - s) // g"))
-core_one_row_late = slip("rows counted from 0 where the paper counts from 1", LOOPS,
-                         (ROWS, COUNT, "(i - first - s) // g"))
 future_group_pooled = slip("a core pools the group after its own", LOOPS, (
     CORES, "slice(p * g, p * g + g)", "slice(p * g + g, p * g + 2 * g)"))
 
@@ -88,7 +84,6 @@ mean_of_softmaxes = slip("heads' weights are averaged, not their logits", LOOPS,
 detached_phi = slip("no gradient teaches what to keep in a core", LOOPS, (CORES, *DETACHED))
 rotated_keys_pooled = slip("keys pooled as they arrive, each at its own angle", LOOPS,
                            (CORES, *ROTATED))
-core_at_last_position = slip("a core stands where its judge stands", LOOPS, (CORES, *AT_LAST))
 core_at_position_zero = slip("pooled keys are never rotated again", LOOPS,
                              (CORES, "cos[middle],", "cos[middle] ** 0,"),
                              (CORES, "sin[middle])", "0 * sin[middle])"))
@@ -107,7 +102,5 @@ MULTIPLIED = MASK, HIDDEN, "scores * visible"
 mask_multiplied = slip("a hidden column gets logit 0, not weight 0", DENSE, MULTIPLIED)
 finite_mask = slip("-1e4 in place of -inf", DENSE, (MASK, HIDDEN, "scores.masked_fill(~visible, "
                                                                   "-1e4)"))
-finite_mask_added = slip("-1e4 added to hidden logits", DENSE,
-                         (MASK, HIDDEN, "scores - 1e4 * ~visible"))
 scale_outside = slip("Algorithm 1 line 12 as printed: rows sum to 1/sqrt(d)", LOOPS, (
     ROWS, "torch.softmax(scores, dim=0)", "scale * torch.softmax(scores / scale, dim=0)"))

@@ -16,12 +16,6 @@ def future_visible(patch) -> None:
     patch.setattr(interval, "bounds_of", wrong)
 
 
-def core_one_row_early(patch) -> None:
-    """Bounds shifted by a row."""
-    right = interval.bounds_of
-    patch.setattr(interval, "bounds_of", lambda *args: right(*args).roll(-1, dims=-1))
-
-
 def last_rows_forgotten(patch) -> None:
     """The column kernel stops a row early."""
     right = interval.rows_of_columns
@@ -64,8 +58,8 @@ def key_heads_exchanged(patch) -> None:
         *args[:4], *(x.flip(1) for x in args[4:])))
 
 
-INTERVAL = (future_visible, core_one_row_early, last_rows_forgotten, full_too_soon,
-            natural_exponent, no_gradient_of_lse, key_heads_exchanged)
+INTERVAL = (future_visible, last_rows_forgotten, full_too_soon, natural_exponent,
+            no_gradient_of_lse, key_heads_exchanged)
 
 
 # ---------------------------------------------------------------- two sources of columns
@@ -112,13 +106,6 @@ POOLING = (mean_instead_of_softmax, turned_the_other_way)
 
 # ---------------------------------------------------------------- decode
 
-def tail_counted_twice(patch) -> None:
-    """The last key of a span is in two parts."""
-    right = decode.spans_of
-    patch.setattr(decode, "spans_of",
-                  lambda table: [[*spans, (spans[-1][1] - 1, spans[-1][1])]
-                                 for spans in right(table)])
-
 
 def spans_taken_for_one(patch) -> None:
     """From the first column to the last, with what lies between the spans."""
@@ -134,25 +121,6 @@ def last_key_unread(patch) -> None:
         q, k[:, :, : max(1, k.shape[2] - 1)], v, bias, splits))
 
 
-def merged_with(weigh):
-    """A merge whose parts have the weights `weigh(lse)`, (S, B H), and a right log-sum-exp."""
-    def wrong(part, part_lse, q):
-        out = (part * weigh(part_lse).unsqueeze(-1)).sum(0).view(q.shape).to(q.dtype)
-        return out, part_lse.logsumexp(0).view(q.shape[:-1])
-    return wrong
-
-
-def merged_with_base_two(patch) -> None:
-    """exp2 of normalisers that are natural logs."""
-    patch.setattr(decode, "merge",
-                  merged_with(lambda lse: torch.softmax(lse * 0.6931471805599453, dim=0)))
-
-
-def parts_averaged(patch) -> None:
-    """Every part counts alike, whatever its normaliser."""
-    patch.setattr(decode, "merge", merged_with(lambda lse: torch.ones_like(lse) / len(lse)))
-
-
 def last_part_forgotten(patch) -> None:
     """The merge leaves out the last part, where there are several."""
     right = decode.merge
@@ -160,8 +128,7 @@ def last_part_forgotten(patch) -> None:
                   q: right(part[:-1], lse[:-1], q) if len(part) > 1 else right(part, lse, q))
 
 
-DECODE = (tail_counted_twice, last_key_unread, spans_taken_for_one, merged_with_base_two,
-          parts_averaged, last_part_forgotten)
+DECODE = (last_key_unread, spans_taken_for_one, last_part_forgotten)
 
 
 # ---------------------------------------------------------------- vertical-slash
@@ -172,13 +139,6 @@ def columns_counted_twice(patch) -> None:
     patch.setattr(vertical_slash, "covered_distances", lambda *args: torch.zeros_like(right(*args)))
 
 
-def columns_dropped(patch) -> None:
-    """Columns are taken for covered one block too far."""
-    right = vertical_slash.covered_distances
-    patch.setattr(vertical_slash, "covered_distances", lambda offsets, width,
-                  length: right(offsets, width, length) | right(offsets + width, width, length))
-
-
 def ranges_not_merged(patch) -> None:
     """Each diagonal is a range of its own, so that tokens of two diagonals are read twice."""
     def wrong(offsets, width):
@@ -187,14 +147,4 @@ def ranges_not_merged(patch) -> None:
     patch.setattr(vertical_slash, "ranges_of", wrong)
 
 
-def ranges_one_early(patch) -> None:
-    """The end of a range counted from the last row of its block, not after it."""
-    right = vertical_slash.ranges_of
-
-    def wrong(*args):
-        ranges, count = right(*args)
-        return ranges - 1, count
-    patch.setattr(vertical_slash, "ranges_of", wrong)
-
-
-VERTICAL_SLASH = (columns_counted_twice, columns_dropped, ranges_not_merged, ranges_one_early)
+VERTICAL_SLASH = (columns_counted_twice, ranges_not_merged)

@@ -33,20 +33,6 @@ def rolled(q: Tensor, k: Tensor, v: Tensor, *, group: int, back: int | None = No
                      dim=1)
 
 
-def rolled_back_one_short(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
-    """-G // 2 forth and G // 2 back, as in the public code: one token apart for an odd G."""
-    half = q.shape[1] // 2
-    k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
-    row = torch.arange(q.shape[2])
-    forth, back = group - group // 2, group // 2
-    # half blocks at the ends, no wrap
-    start = (row + group - forth) // group * group - (group - forth)
-    blocks = [(row >= x[:, None]) & (row <= row[:, None]) for x in (row // group * group, start)]
-    plain, shifted = (under_mask(q[:, heads], k[:, heads], v[:, heads], mask)
-                      for heads, mask in zip((slice(half), slice(half, None)), blocks, strict=True))
-    return torch.cat([plain, shifted.roll(back - forth, dims=2)], dim=1)
-
-
 SHIFT, READ = "shift = g // 2 if 2 * h >= heads else 0", "list(range(block_starts[-1], i + 1))"
 
 nothing_shifted = slip("no information ever crosses a border", LOOPS, (ROWS, SHIFT, "shift = 0"))

@@ -17,20 +17,10 @@ BOTH, RANGE = "t <= i and (t in columns or near)", "first_row - o <= t < first_r
 
 columns_without_causal_test = slip("early rows gather later columns", OF_SLASHES, LATER,
                                    (READS, BOTH, "t in columns or (t <= i and near)"))
-diagonals_without_causal_test = slip("a block is read to its end", OF_SLASHES, LATER,
-                                     (READS, BOTH, "(t <= i and t in columns) or near"))
 bare_diagonals = slip("diagonals one token wide, as asked for, not as a kernel reads", OF_SLASHES,
                       (READS, RANGE, "i - o == t"))
-range_one_early = slip("the end of a block counted from its last row", OF_SLASHES, (
-    READS, RANGE, "first_row - o - 1 <= t < first_row + block - o - 1"))
-near_columns_dropped = slip("columns behind the nearest range are lost", OF_SLASHES, (
-    READS, BOTH, "t <= i and (t in columns and t < first_row - block or near)"))
 first_rows_choose = slip("rows choose who have seen nothing yet", OF_SLASHES, (
     SCORES, "range(max(0, length - last), length)", "range(min(last, length))"))
-choice_without_causal_softmax = slip("the last rows weigh later tokens too", OF_SLASHES, (
-    SCORES, "keys[: i + 1] @ queries[i]", "keys @ queries[i]"))
-first_sequence_chooses = slip("one sequence chooses for the whole batch", OF_SLASHES, (
-    SLASHES, "scores_loops(q[b, h], keys[b, h],", "scores_loops(q[0, h], keys[0, h],"))
 
 # ---------------------------------------------------------------- block-sparse, A-shape
 
@@ -45,6 +35,3 @@ blocks_ranked_over_all = slip("later blocks take places", OF_BLOCKS,
                               (BLOCKS, "sorted(range(m + 1),", "sorted(range(len(score)),"))
 window_without_itself = slip("the row's own token beside the window", OF_SHAPE, (
     A_SHAPE, "i - t < self.window", "i - t <= self.window"))
-sinks_counted_twice = slip("a first token inside the window is read twice", OF_SHAPE, (
-    A_SHAPE, "[t for t in range(i + 1) if t < self.sinks or i - t < self.window]",
-    "[*range(min(self.sinks, i + 1)), *range(max(0, i + 1 - self.window), i + 1)]"))

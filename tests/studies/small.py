@@ -7,6 +7,7 @@ import torch
 
 from cca_lab.models import mini
 from cca_lab.models.mini import new_model, train_tokenizer
+from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.corpus import Corpus
 
 VOCABULARY = 1200
@@ -23,6 +24,11 @@ def corpus() -> Corpus:
 def tokenizer():
     with mock.patch.object(mini, "TASK_REPEATS", 1):  # in 0.3 seconds, not in 5
         return train_tokenizer(corpus(), VOCABULARY)
+
+
+@lru_cache(maxsize=1)
+def stream() -> torch.Tensor:
+    return tokenize(corpus().train, tokenizer())
 
 
 def model(family: str = "gpt2", seed: int = 0, context: int = 128):

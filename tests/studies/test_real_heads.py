@@ -2,8 +2,6 @@
 
 import math
 
-import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps
 from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
-from cca_lab.views.figures import sparsity as figures
 from tests.mutants import real_heads as mutants
 from tests.studies import small
 
@@ -118,28 +115,3 @@ def test_what_is_refused(call, words):
 
 
 # Figures
-
-
-@pytest.fixture(autouse=True)
-def no_figure_stays_open():
-    plt.close("all")
-    yield
-    assert plt.get_fignums() == []
-
-
-def test_curves_are_the_data():
-    (axes,) = figures.objectives([1, 2], {"a": [0.1, 0.2], "b": [1, 1]}, truth=0.5, wrong="b").axes
-    assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[0.1, 0.2], [1, 1]]
-    assert axes.lines[1].get_color() == figures.WRONG
-    (axes,) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]}).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "drawn rows"]
-
-
-def test_head_curves_stand_in_their_panels():
-    shares = {0.05: torch.rand(2, 3, 4), 0.02: torch.rand(2, 3, 4)}
-    figure = figures.head_curves([1, 2, 3, 4], shares, predicted=torch.zeros(2, 3, 2),
-                                 predicted_at=[1, 4], predicted_rate=0.02)
-    assert len(figure.axes) == 6
-    lines = figure.axes[5].lines
-    np.testing.assert_array_equal(lines[0].get_ydata(), shares[0.05][1, 2])
-    assert lines[2].get_color() == lines[1].get_color() and lines[2].get_ydata().tolist() == [0, 0]

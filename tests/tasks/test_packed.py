@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 
-from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.mixture import Mixture, PackedExamples
 from cca_lab.tasks.own import own_questions
 from cca_lab.tasks.ruler import KeyValues, NiahMultivalue, NiahSingle
@@ -52,9 +51,8 @@ def test_rows_hold_examples_of_several_lengths():
 
 def whole_in_mixture(longest):
     """The least number of whole examples in a row, with text before it."""
-    stream = tokenize(small.corpus().train, small.tokenizer())
     packed = PackedExamples(NiahSingle(), small.tokenizer(), longest)
-    mixed = Mixture(stream, (packed,), ROW, 8, 0.0, 0, 64)
+    mixed = Mixture(small.stream(), (packed,), ROW, 8, 0.0, 0, 64)
     return min(sum(bool(answer) for _, answer, _ in pieces(row, held))
                for step in range(3) for row, held in zip(*mixed.batch(step), strict=True))
 

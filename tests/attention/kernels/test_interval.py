@@ -9,13 +9,10 @@ from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import interval
 from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.sources import halves, split_intervals
-from cca_lab.mechanisms import Full
 from cca_lab.mechanisms.cca import groups
 from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 from tests.strategies import LAYOUTS, laid_out, random_table
-
-FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 
 
 def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=torch.float32,
@@ -53,8 +50,9 @@ def grouped_sources(layouts=("contiguous", "contiguous")):
                        key_heads=2, head_dim=20)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 50])
+@pytest.mark.parametrize(("length", "dtype"), [
+    (1, torch.float32), (16, torch.float32), (50, torch.float32), (17, torch.float16),
+    (17, torch.bfloat16)], ids=str)
 def test_cca_of_every_length_and_dtype(length, dtype):
     """Cores and raw tokens where they lie: with sinks, two of three intervals are of raw tokens."""
     columns = groups.core_count(max(length - 2, 0), 3, 7), length
@@ -62,7 +60,7 @@ def test_cca_of_every_length_and_dtype(length, dtype):
     bench.check_interval_attention(*two_sources(tables, columns, dtype=dtype), 0.3)
 
 
-@pytest.mark.parametrize("head_dim", [16, 20, 32, 64, 80, 128])
+@pytest.mark.parametrize("head_dim", [20, 80, 128])
 def test_head_dims_that_are_no_powers_of_two_are_padded(head_dim):
     bench.check_interval_attention(*cca_case(20, 4, 6, head_dim=head_dim), head_dim**-0.5)
 
@@ -73,19 +71,18 @@ def test_any_blocks_give_the_same(blocks):
     bench.check_interval_attention(*cca_case(70, 4, 24), 0.25, blocks)
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_any_intervals_that_never_move_back(count, seed):
+def test_any_intervals_that_never_move_back(count):
     """Ragged random tables, one a batch row and head, with empty intervals among them."""
-    generator = torch.Generator().manual_seed(10 * count + seed)
+    generator = torch.Generator().manual_seed(count)
     rows, columns = (int(torch.randint(1, 60, (), generator=generator)) for _ in range(2))
     tables = torch.stack([random_table(rows, columns, count,
                                        generator) for _ in range(4)]).unflatten(0, (2, 2))
-    bench.check_interval_attention(*inputs(rows, columns, batch=2, seed=seed), tables, -0.4)
+    bench.check_interval_attention(*inputs(rows, columns, batch=2), tables, -0.4)
 
 
-@pytest.mark.parametrize("counts", [(1, 3), (3, 1)], ids=str)
-@pytest.mark.parametrize(("rows", "columns"), [(37, (9, 30)), (18, (50, 1)), (1, (1, 40))], ids=str)
+@pytest.mark.parametrize(("rows", "columns", "counts"), [
+    (37, (9, 30), (1, 3)), (18, (50, 1), (3, 1)), (1, (1, 40), (1, 3))], ids=str)
 def test_any_intervals_of_two_sources(rows, columns, counts):
     tables = random_sources(rows, columns, counts)
     bench.check_interval_attention(*two_sources(tables, columns), -0.4)
@@ -151,19 +148,11 @@ def test_results_repeat_bit_for_bit():
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
-def test_the_future_cannot_matter():
-    """Finite edit: other tokens after row 20 leave every output up to row 20 bit-equal."""
-    q, k, v = (x.to(bench.DEVICE) for x in inputs(40, 40))
-    changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
-    before, after = (Full(backend="triton").attention(*x) for x in ((q, k, v), changed))
-    assert torch.equal(before[:, :, :21], after[:, :, :21]) and not torch.equal(before, after)
-
-
 @pytest.mark.parametrize("mutant", mutants.INTERVAL, ids=lambda mutant: mutant.__name__)
 def test_mutants_are_caught(monkeypatch, mutant):
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        bench.check_interval_attention(*cca_case(50, 3, 7, heads=4, key_heads=2), 0.3)
+        bench.check_interval_attention(*cca_case(20, 3, 7, heads=4, key_heads=2), 0.3)
 
 
 @pytest.mark.parametrize("mutant", mutants.SOURCES, ids=lambda mutant: mutant.__name__)
@@ -171,19 +160,3 @@ def test_mutants_of_two_sources_are_caught(monkeypatch, mutant):
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         bench.check_interval_attention(*grouped_sources(), 0.3)
-
-
-def test_rows_of_columns_equals_brute_force():
-    table = random_table(33, 29, 2, torch.Generator().manual_seed(3))
-    found = interval.rows_of_columns(interval.bounds_of(table[None, None], bench.DEVICE), 29,
-                                     8)[0, 0].cpu()
-    for n in range(2):
-        for block in range(4):
-            columns = range(8 * block, min(8 * block + 8, 29))
-            sees = [[bool(start <= c < end) for c in columns]
-                    for start, end in table[:, n].tolist()]
-            some = [row for row, seen in enumerate(sees) if any(seen)]
-            every = [row for row, seen in enumerate(sees) if all(seen)]
-            low, all_low, all_high, high = found[n, :, block].tolist()
-            assert all(low <= row < high for row in some)
-            assert set(range(all_low, all_high)) == set(every)

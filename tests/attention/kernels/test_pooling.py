@@ -38,13 +38,13 @@ def check_pooling(length, group, *, batch=1, heads=2, key_heads=1, head_dim=16, 
         bench.assert_close(got, want, name, dtype)
 
 
-@pytest.mark.parametrize("rotated", [False, True])
-@pytest.mark.parametrize(("length", "group"), [(1, 1), (5, 5), (17, 4), (33, 7), (40, 16)])
+@pytest.mark.parametrize(("length", "group", "rotated"), [
+    (1, 1, True), (5, 5, False), (17, 4, False), (33, 7, True), (40, 16, True)])
 def test_groups_of_any_size(length, group, rotated):
     check_pooling(length, group, rotated=rotated)
 
 
-@pytest.mark.parametrize("head_dim", [16, 20, 64, 128])
+@pytest.mark.parametrize("head_dim", [20, 128])
 def test_any_head_dim(head_dim):
     check_pooling(18, 4, head_dim=head_dim, rotated=True)
 

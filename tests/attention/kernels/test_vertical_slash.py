@@ -1,13 +1,10 @@
-"""The vertical-slash kernel against the mask in float64, its index by brute force, mutants."""
+"""The vertical-slash kernel against the mask in float64, and wrong launches of it."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cca_lab.attention.kernels import vertical_slash as kernel
 from cca_lab.mechanisms.minference import VerticalSlash
 from cca_lab.mechanisms.minference.patterns import Choice
 from tests.attention.kernels import bench
@@ -71,17 +68,6 @@ def test_a_choice_of_another_length(chosen_at):
     check(26, 8, chosen_at=chosen_at)
 
 
-def test_the_future_cannot_matter():
-    """Given the choice, other tokens after row 20 leave every output up to row 20 bit-equal."""
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, 2, 40, 16, generator=generator).to(bench.DEVICE) for _ in range(3))
-    mechanism = VerticalSlash(block=8, backend="triton", **OPTIONS)
-    chosen = mechanism.select(q, k)
-    changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
-    before, after = (mechanism.attention(*x, selection=chosen) for x in ((q, k, v), changed))
-    assert torch.equal(before[:, :, :21], after[:, :, :21]) and not torch.equal(before, after)
-
-
 def test_what_the_kernel_does_not_do_is_refused():
     q = torch.zeros(1, 1, 6, 16, device=bench.DEVICE, requires_grad=True)
     with pytest.raises(ValueError, match="backend: got 'triton' for a gradient, wanted 'dense'"):
@@ -90,43 +76,6 @@ def test_what_the_kernel_does_not_do_is_refused():
     with pytest.raises(ValueError, match="nearest diagonal of some head is 2, wanted 0"):
         VerticalSlash(block=1, backend="triton", **OPTIONS).attention(*[q.detach()] * 3,
                                                                       selection=blind)
-
-
-def block_index(columns: list[int], offsets: list[int], block: int,
-                m: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return ranges of keys, ascending and disjoint, and single keys to gather of a row block m."""
-    first_row = m * block
-    ranges: list[tuple[int, int]] = []
-    for o in sorted(offsets, reverse=True):  # the farthest first, so that ranges ascend
-        start, end = max(0, first_row - o), first_row + block - o
-        if end <= 0:
-            continue
-        if ranges and start <= ranges[-1][1]:
-            ranges[-1] = ranges[-1][0], end
-        else:
-            ranges.append((start, end))
-    single = [t for t in sorted(columns)
-              if t < first_row and not any(s <= t < e for s, e in ranges)]
-    return ranges, single
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(length=st.integers(1, 40), width=st.integers(1, 9), data=st.data())
-def test_the_index_equals_brute_force(length, width, data):
-    """Ranges and columns of each block are those that the mechanism lists token by token."""
-    some = st.lists(st.integers(0, length - 1), min_size=1, unique=True)
-    columns, offsets = sorted(data.draw(some)), sorted({0, *data.draw(some)})
-    diagonals = torch.tensor(offsets)[None, None]
-    ranges, count = kernel.ranges_of(diagonals, width)
-    covered = kernel.covered_distances(diagonals, width, length)[0, 0]
-    for block in range(-(-length // width)):
-        wanted, single = block_index(columns, offsets, width, block)
-        found = [(max(0, low + block * width), high + block * width)
-                 for low, high in ranges[0, 0, : int(count)].tolist() if high + block * width > 0]
-        assert found == wanted
-        last = min(length, block * width + width)
-        assert [t for t in columns if t < last
-                and not covered[block * width - t + width - 1]] == single
 
 
 @pytest.mark.parametrize("mutant", mutants.VERTICAL_SLASH, ids=lambda mutant: mutant.__name__)

@@ -10,7 +10,6 @@ from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models.tiny import left_padded, logits, text, tiny
 
-FAMILIES = ("gpt2", "llama")  # learned and rotary positions; tests/models has all families
 TOLERANCE = 1e-10  # float64; logits are of order 1
 CHUNKS = ([1] * 34, [9, 1, 1, 13, 1, 9], [1, 33], [7] * 5)
 

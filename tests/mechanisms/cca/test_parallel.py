@@ -22,7 +22,7 @@ from tests.processes import run_in_processes
 
 # Sums run in another order: about L rounding errors of the largest term, which is a few units.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5}
-MUTATED = [case for case in CASES if case.length in (37, 64, 97)]
+MUTATED = [case for case in CASES if case.length in (37, 97)]
 
 
 def bytes_of(case, ranks, rank):
@@ -169,13 +169,6 @@ def test_zigzag_evens_the_pairs():
         counts = [pairs_of(plan, rank) for rank in range(8)]
         spread[balance] = max(counts) / (sum(counts) / 8)
     assert spread["contiguous"] > 1.4 and spread["zigzag"] < 1.03
-
-
-def test_pairs_of_processes_add_up():
-    for balance in ("contiguous", "zigzag"):
-        for ranks in (1, 3, 8):
-            plan = Plan(Shards(211, ranks, balance), 7, 12)
-            assert sum(pairs_of(plan, rank) for rank in range(ranks)) == pairs(211, 7, 12)
 
 
 def test_shards_cut_and_join():

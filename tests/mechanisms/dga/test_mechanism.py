@@ -1,20 +1,14 @@
-"""DGA: its scores by definition, its columns by brute force, groups, scopes, mutants."""
+"""DGA: its scores by definition, what it chooses, groups, refusals, mutants."""
 
 import math
 from functools import partial
-from itertools import combinations
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cca_lab.mechanisms import DGA, dga, full
-from cca_lab.mechanisms.dga import (
-    FocalRule,
-    cache_tokens,
-    decode_span,
-    focal_loops,
-)
+from cca_lab.mechanisms.dga import FocalRule, cache_tokens, decode_span, focal_loops
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form as form_of
 from tests.mutants import dga as wrong
@@ -149,31 +143,6 @@ def test_sampled_rows():
 
 
 # ---------------------------------------------------------------- which columns a row reads
-
-@pytest.mark.parametrize("group", [1, 2, 3])
-def test_every_choice_reads_each_past_token_once(group):
-    """Every set of focal tokens of 7: raw or in one group, never twice, never the future."""
-    length, rule = 7, FocalRule(group=group, gamma=0.0)
-    past = torch.ones(length, length, dtype=torch.long).tril()
-    for count in range(length % group, length + 1, group):
-        for tokens in combinations(range(length), count):
-            others = [t for t in range(length) if t not in tokens]
-            groups = [others[z : z + group] for z in range(0, len(others), group)]
-            holds = torch.zeros(count + len(groups) + len(others), length, dtype=torch.long)
-            for column, members in enumerate([[t] for t in tokens] + groups
-                                             + [[t] for t in others]):
-                holds[column, members] = 1
-            # (L, 3) each
-            starts, ends = dga.intervals(focal_of(list(tokens), length), rule)[0, 0].unbind(-1)
-            column = torch.arange(len(holds))
-            # (L, columns)
-            visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)
-            assert torch.equal(visible @ holds, past), tokens
-            for i in range(length):
-                focal, closed, raw = dga.row_reads(i, list(tokens), groups, rule)
-                wanted = [*range(len(focal)), *(count + z for z in closed),
-                          *(count + len(groups) + others.index(t) for t in raw)]
-                assert visible[i].nonzero().flatten().tolist() == wanted
 
 
 def test_the_picture_of_an_example():

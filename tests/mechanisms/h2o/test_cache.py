@@ -11,8 +11,7 @@ from cca_lab.mechanisms.h2o.cache import H2OState
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.mechanisms.caching import checks as cache_checks
-from tests.mechanisms.caching.checks import FAMILIES
-from tests.models.tiny import logits, text, tiny
+from tests.models.tiny import TWO, logits, text, tiny
 from tests.mutants import h2o as wrong
 
 SIZES = dict(heavy=4, recent=3)
@@ -34,7 +33,7 @@ def check_token_by_token(family: str, **options) -> None:
 
 
 @pytest.mark.parametrize(("family", "options"), [
-    *((family, {}) for family in FAMILIES), ("gpt2", dict(heavy=5, recent=0)),
+    *((family, {}) for family in TWO), ("gpt2", dict(heavy=5, recent=0)),
     ("llama", dict(heavy=0, recent=4)),
     ("llama", dict(prompt=12))], ids=str)
 def test_token_by_token_equals_the_mechanism(family, options):
@@ -51,7 +50,7 @@ def test_token_by_token_kills(mutant, monkeypatch):
 
 
 @pytest.mark.parametrize(("family", "prompt", "options"), [
-    *((family, 17, {}) for family in FAMILIES), ("gpt2", 6, {}), ("llama", 1, {}),
+    *((family, 17, {}) for family in TWO), ("gpt2", 6, {}), ("llama", 1, {}),
     ("llama", 17, dict(heavy=0.3, recent=0.2)), ("gpt2", 6, dict(heavy=0.3, recent=0.2))], ids=str)
 def test_a_prompt_and_then_tokens_equal_the_mechanism_with_that_prompt(family, prompt, options):
     ids = text(26, rows=2)

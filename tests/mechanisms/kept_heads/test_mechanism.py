@@ -13,7 +13,7 @@ from cca_lab.models.plugin import group_size, swap_attention
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mechanisms.options import OPTIONS
-from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.models.tiny import TWO, logits, text, tiny
 from tests.mutants import kept_heads as wrong
 
 BESIDE = [(name, options) for name in OTHERS for options in OPTIONS[name][:2]]
@@ -110,10 +110,10 @@ def check_layers(cls, folder):
     assert torch.equal(logits(loaded, ids), logits(model, ids))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_all_heads_kept_is_the_model_itself(family):
     model, ids = tiny(family), text(23, rows=2)
-    wanted, kv_heads = logits(model, ids), 4 if family in ("gpt2", "opt") else 2
+    wanted, kv_heads = logits(model, ids), 4 if family == "gpt2" else 2
     swap_attention(model, KeptHeads.around(CCA(group=4, window=3), [list(range(kv_heads))]))
     bench.assert_close(logits(model, ids), wanted, "logits", 1e-10)
     maps = attention_maps(model, ids[:1])

@@ -1,16 +1,13 @@
-"""LoCoCo: when it compresses, by brute force; its weights; eviction; reach of gradients."""
+"""LoCoCo: its weights, eviction, the reach of gradients, mutants, refusals."""
 
 import math
 from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cca_lab.mechanisms import lococo
-from cca_lab.mechanisms.indices import lococo_entries
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo, Settings, memories
 from cca_lab.mechanisms.lococo.memory import compression_matrix, normalise, pooling
 from cca_lab.mechanisms.lococo.segments import segments
@@ -45,27 +42,6 @@ class Fixed(nn.Module):
 
 
 # ---------------------------------------------------------------- which columns a row reads
-
-@given(length=st.integers(1, 40), segment=st.integers(1, 9), slots=st.integers(1, 9))
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_intervals_by_reading_token_by_token(length, segment, slots):
-    """Each row reads the slots of the last compression and each token since, once."""
-    option = Settings(slots=slots, segment=segment)
-    columns, made, fullest, wanted = [], 0, 0, []
-    for token in range(length):
-        if token % segment == 0 and len(columns) > slots:
-            columns, made = [("slot", made, i) for i in range(slots)], made + 1
-        assert lococo_entries(token, slots=slots, segment=segment) == len(columns)
-        columns.append(("raw", token))
-        fullest = max(fullest, len(columns))
-        wanted.append(list(columns))
-    names = [("slot", n, i) for n in range(made) for i in range(slots)] + [("raw", t)
-                                                                           for t in range(length)]
-    table = lococo.intervals(length, option)[0, 0]
-    got = [[names[j] for start, end in row.tolist() for j in range(start, end)] for row in table]
-    assert got == wanted
-    assert len(lococo.compressions(length, option)) == made
-    assert fullest <= LoCoCo(slots=slots, segment=segment).peak_entries(length) <= slots + segment
 
 
 def test_the_cache_of_a_mechanism():

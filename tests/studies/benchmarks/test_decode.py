@@ -48,10 +48,10 @@ def same_as_reading(mechanism, length):
     assert sizes(filled) == sizes(read)
 
 
-@pytest.mark.parametrize("length", [1, 7, 16, 40, 61])
 @pytest.mark.parametrize(("name", "options"), [*SMALL.items(), *MORE], ids=str)
-def test_a_filled_cache_holds_what_reading_leaves(name, options, length):
-    same_as_reading(mechanism_of(name, options), length)
+def test_a_filled_cache_holds_what_reading_leaves(name, options):
+    for length in (1, 7, 40, 61):
+        same_as_reading(mechanism_of(name, options), length)
 
 
 def test_every_cache_is_measured():

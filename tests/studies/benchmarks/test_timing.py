@@ -6,14 +6,13 @@ The roof and the work.
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from time import sleep
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from cca_lab.freed_memory import keep_freed_memory
-from cca_lab.studies.benchmarks import attention, timing
+from cca_lab.studies.benchmarks import timing
 
 MIB = 2**20
 
@@ -26,15 +25,23 @@ def test_rounds_rotate_and_the_first_is_not_counted():
     assert {name: len(times) for name, times in found.items()} == {"a": 3, "b": 3, "c": 3}
 
 
-def test_seconds_are_those_of_one_call():
-    assert 0.02 <= timing.seconds(partial(sleep, 0.02), repeat=3) < 0.06
+@pytest.fixture
+def take(monkeypatch):
+    """Return what lets so many seconds pass on a clock that otherwise stands still."""
+    passed = []
+    monkeypatch.setattr(timing, "perf_counter", lambda: sum(passed))
+    return passed.append
 
 
-def test_short_calls_are_repeated_until_they_can_be_timed():
+def test_seconds_are_those_of_one_call(take):
+    assert timing.seconds(partial(take, 0.25), repeat=3) == 0.25
+
+
+def test_short_calls_are_repeated_until_they_can_be_timed(take):
     count = []
-    (times, ) = timing.interleave({"short": lambda: (count.append(1), sleep(1e-3))}, rounds=1,
-                                  least=0.02).values()
-    assert 5 <= len(count) - 2 <= 20 and 1e-3 <= times[0] < 1e-2  # two of the calls are the warm-up
+    (times, ) = timing.interleave({"short": lambda: (count.append(1), take(2**-10))}, rounds=1,
+                                  least=20 * 2**-10).values()
+    assert len(count) == 2 + 20 and times == [2**-10]  # two of the calls are the warm-up
 
 
 def test_a_gpu_is_waited_for(monkeypatch):
@@ -68,11 +75,6 @@ def test_useful_operations_are_those_of_the_products():
         "forward+backward"]
 
 
-def test_least_bytes_are_those_of_the_tensors():
-    q, k = torch.zeros(1, 4, 10, 8), torch.zeros(1, 2, 12, 8)
-    assert timing.least_bytes(10, 12, 4, 2, 8, 4) == 2 * q.nbytes + 2 * k.nbytes
-
-
 @pytest.mark.parametrize("make, work",
                          [(partial(timing.product_call, 32, torch.float32), 2 * 32**3),
                           (partial(timing.copy_call, 1024), 2048)])
@@ -103,7 +105,3 @@ def test_peak_memory_counts_the_call_alone(keep):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         peak = pool.submit(partial(measured, 256 * MIB, keep=keep)).result()
     assert 60 * MIB < peak < 80 * MIB
-
-
-def test_the_memory_of_a_contender_in_a_process_of_its_own():
-    assert 0 <= timing.peak_of(attention.prepare_warm, 64, ("blocked", 16), "forward") < 64 * MIB

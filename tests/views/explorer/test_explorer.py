@@ -2,8 +2,6 @@
 
 import base64
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -147,29 +145,6 @@ def test_a_notebook_stores_a_picture_with_a_description(monkeypatch):
     assert "CCA-Attention" in metadata["image/png"]["alt"]
     monkeypatch.setenv(SWITCH, "0")
     assert not widgets_run()
-
-
-WITHOUT = """
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {names}:
-            raise ModuleNotFoundError(name=name)
-sys.meta_path.insert(0, Missing())
-import torch
-from cca_lab.views.explorer import Explorer
-from cca_lab.views.explorer.reading import Tensors
-explorer = Explorer(Tensors(torch.eye(3)[None, None], torch.eye(3)[None, None]), "cca",
-                    {"group": 1, "window": 1})
-assert explorer.state().to_json() and explorer.page()
-"""
-
-
-@pytest.mark.slow
-def test_tensors_need_no_extra():
-    names = {"anywidget", "ipywidgets", "IPython", "matplotlib", "seaborn", "transformers"}
-    code = WITHOUT.replace("{names}", repr(names))
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_tensors_of_a_wrong_shape():

@@ -7,7 +7,7 @@ from cca_lab.mechanisms import CCA, Full, KeptHeads, LoCoCo, StreamingLLM
 from cca_lab.models import attention_maps, attention_of, swap_attention
 from cca_lab.views.explorer.listening import MOST_TOKENS, ModelText
 from cca_lab.views.explorer.reading import Reading
-from tests.models.tiny import FAMILIES, VOCABULARY, text, tiny
+from tests.models.tiny import TWO, VOCABULARY, text, tiny
 
 LENGTH = 23
 MECHANISMS = (CCA(group=3, window=4), StreamingLLM(sinks=1, recent=4, positions="cache"),
@@ -20,7 +20,7 @@ def maps(source, mechanism):
                         for layer in range(source.layers)])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TWO)
 def test_full_attention_and_the_model_afterwards(family):
     model, ids = tiny(family), text(LENGTH)
     before, implementation = model(ids).logits, model.config._attn_implementation

@@ -88,27 +88,16 @@ def test_rotary_positions(name, options):
 
 @pytest.mark.parametrize(("name", "options", "wanted"), [
     ("full", {}, ["raw"] * 11),
-    ("cca", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
     ("cca", {"group": 3, "window": 4, "sinks": 2}, ["core"] + ["sink"] * 2 + ["raw"] * 9),
     ("cca", {"sinks": 20}, ["sink"] * 11),
-    ("mean_pooling", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
-    ("random_tokens", {"group": 3, "window": 4}, ["kept"] * 2 + ["raw"] * 11),
     ("random_tokens", {"group": 3, "window": 4, "sinks": 1},
      ["kept"] * 2 + ["sink"] + ["raw"] * 10),
     ("dga", {"group": 3, "gamma": 0.2}, ["focal"] * 2 + ["group"] * 3 + ["raw"] * 9),
-    ("dga", {"group": 2, "gamma": 0.25, "choose": "blocks", "block": 4},
-     ["focal"] * 4 + ["group"] * 2 + ["raw"] * 11),
     ("lococo", {"slots": 3, "segment": 2}, ["slot"] * 12 + ["raw"] * 11),
     ("streaming_llm", {"sinks": 2, "recent": 3}, ["sink"] * 2 + ["raw"] * 9),
-    ("lm_infinite", {"local": 3, "global_tokens": 1}, ["sink"] + ["raw"] * 10),
-    ("a_shape", {"sinks": 1, "window": 3}, ["sink"] + ["raw"] * 10),
     ("h2o", {"heavy": 2, "recent": 2}, ["raw"] * 11),
     ("kept_heads", {"kept": [[0]], "others": {"name": "cca", "group": 3, "window": 4}},
      ["raw"] * 11 + ["core"] * 2 + ["raw"] * 11),
-    ("kept_heads", {"kept": [[]], "others": {"name": "cca", "group": 3, "window": 4, "sinks": 2}},
-     ["core"] + ["sink"] * 2 + ["raw"] * 9),
-    ("kept_heads", {"kept": [[1]], "others": {"name": "streaming_llm", "sinks": 2, "recent": 3}},
-     ["raw"] * 11 + ["sink"] * 2 + ["raw"] * 9),
     ("kept_heads", {"kept": [[0, 1]]}, ["raw"] * 11)])
 def test_kinds(name, options, wanted):
     reading = Reading(mechanism_of(name, options), inputs())
@@ -116,11 +105,6 @@ def test_kinds(name, options, wanted):
     pooled = {"core", "group", "slot"}
     assert all(kind in pooled or len(column.tokens) == 1
                for kind, column in zip(wanted, reading.columns(0), strict=True))
-
-
-def test_a_maximum_has_no_effective_weights():
-    with pytest.raises(ValueError, match="^pooling: got 'max'"):
-        Reading(mechanism_of("cca", {"pooling": "max"}), inputs())
 
 
 def test_pairs_are_the_closed_form():

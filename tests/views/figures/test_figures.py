@@ -6,7 +6,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from cca_lab.attention.kernels.programs import Read, pooling_reads
+from cca_lab.attention.kernels.programs import Read
 from cca_lab.attention.statistics import k90
 from cca_lab.views.figures import (
     caches,
@@ -19,7 +19,6 @@ from cca_lab.views.figures import (
     tiling,
     training,
 )
-from cca_lab.views.figures.lines import curves
 from tests.views.figures.conftest import check_png
 
 WORDS = "the cat sat on the mat".split()
@@ -133,11 +132,6 @@ def test_times_read_tells_every_kind_and_the_legend_names_what_occurs():
                                                                 "future, not read"]
 
 
-def test_visibility_tells_cores_from_raw_tokens():
-    mask = torch.tensor([[False, True, False], [True, True, True]])
-    np.testing.assert_array_equal(drawn(heatmaps.visibility(mask, 1)), [[0, 2, 0], [1, 2, 2]])
-
-
 def test_layers_to_reach_tells_never_from_the_future():
     figure = diagrams.layers_to_reach({"a": [[1, 0, 2], [0, 1, 0], [2, 5, 1]]})
     future, never, one, two, more = range(5)
@@ -155,26 +149,6 @@ def test_tile_kinds_are_what_the_pairs_say(length, query_tile, key_tile):
             expected = (tiling.Tile.WHOLE if block.all() else
                         tiling.Tile.MASKED if block.any() else tiling.Tile.SKIPPED)
             assert kind is expected, (row, column)
-
-
-def test_programs_draw_every_tile_in_its_program_s_colour():
-    assert pooling_reads(2, 3) == [Read(0, (0, 1), (0, 4), True), Read(1, (1, 2), (3, 7), True)]
-    axes = tiling.programs(READS, 3, 6, loaded=torch.eye(3, 6).bool()).axes[0]
-    tiles = axes.patches[:3]
-    assert [(tile.get_xy(), tile.get_width(), tile.get_height()) for tile in tiles] == \
-        [((0, 0), 4, 2), ((0, 2), 4, 2), ((4, 2), 4, 2)]
-    colours = [tile.get_facecolor()[:3] for tile in tiles]
-    assert colours[1] == colours[2] != colours[0]
-    assert axes.collections[0].get_offsets().tolist() == [[0.5, 0.5], [1.5, 1.5], [2.5, 2.5]]
-
-
-def test_curves_draw_values_references_and_minima():
-    axes = curves([1, 2, 3], {"a": [5.0, None, 4.0], "b": [3.0]}, xlabel="x", ylabel="y",
-                  reference={"r": 2.0}).axes[0]
-    a, b, r = axes.get_lines()
-    assert a.get_ydata()[[0, 2]].tolist() == [5, 4] and np.isnan(a.get_ydata()[1])
-    assert b.get_xdata().tolist() == [1] and set(r.get_ydata()) == {2.0}
-    assert costs.valleys([2, 4, 8], {"a": [4, 3, 5]}, ylabel="p").axes[0].texts[0].get_text() == "4"
 
 
 def test_a_mechanism_has_its_colour_in_every_figure_and_others_have_the_rest():
