@@ -7,7 +7,7 @@ from cca_lab.mechanisms import CCA, Full, KeptHeads, LoCoCo, StreamingLLM
 from cca_lab.models import attention_maps, attention_of, swap_attention
 from cca_lab.views.explorer.listening import MOST_TOKENS, ModelText
 from cca_lab.views.explorer.reading import Reading
-from tests.models.tiny import FAMILIES, VOCABULARY, text, tiny
+from tests.models.tiny import FAMILIES, text, tiny
 
 LENGTH = 23
 MECHANISMS = (CCA(group=3, window=4), StreamingLLM(sinks=1, recent=4, positions="cache"),
@@ -68,7 +68,7 @@ def test_bytes_are_the_caches_own():
 
 @pytest.mark.parametrize(("ids", "named"), [(torch.zeros(1, 0, dtype=torch.int64), "text"),
                                             (torch.zeros(MOST_TOKENS + 1, dtype=torch.int64),
-                                             "text"), (torch.tensor([VOCABULARY]), "text"),
+                                             "text"),
                                             (torch.ones(129, dtype=torch.int64), "text"),
                                             ("words", "tokenizer")])
 def test_a_text_that_cannot_be_read(ids, named):
