@@ -81,8 +81,6 @@ def notebooks_folder() -> Path:
 
 def check_file(path: Path, name: str = "out") -> Path:
     """Return the path of a file to write or replace, after checking that this is possible."""
-    if _is_there(path, name) and path.is_dir():
-        raise ValueError(f"{name}: {path} is a folder, wanted a file; add a file's name")
     _check_ordinary(path, name)
     _check_writable(path.resolve().parent, path, name)
     return path
@@ -90,7 +88,7 @@ def check_file(path: Path, name: str = "out") -> Path:
 
 def check_folder(path: Path, name: str = "out") -> Path:
     """Return the path of a folder to write to, after checking that this is possible."""
-    if _is_there(path, name) and not path.is_dir():
+    if path.exists() and not path.is_dir():
         raise ValueError(f"{name}: {path} is a file, wanted a folder; choose another name")
     _check_writable(path, path, name)
     return path
@@ -198,25 +196,14 @@ def temporary_of(path: Path) -> Path:
 
 
 def _check_ordinary(path: Path, name: str = "out") -> None:
-    """Refuse a path that is there and no file, or that has too long a name for its temporary."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{name}: {path} is a device, a pipe or a folder, wanted a file; "
-                         "choose another name")
+    """Refuse a path that has too long a name for its temporary, or that is there and no file."""
     length = len(os.fsencode(temporary_of(path.resolve()).name))
     if length > LONGEST_NAME:
         raise ValueError(f"{name}: {path.name[:20]}... is {length - LONGEST_NAME} bytes too long "
                          "for a file's name; choose a shorter one")
-
-
-def _is_there(path: Path, name: str) -> bool:
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:  # such as a name that is too long, or a folder without access
-        raise ValueError(
-            f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
-    return True
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name}: {path} is a device, a pipe or a folder, wanted a file; "
+                         "choose another name")
 
 
 def _check_writable(folder: Path, path: Path, name: str) -> None:

@@ -1,7 +1,6 @@
 """The machine of a measurement, and how progress, results and figures are shown."""
 
 import json
-import math
 import os
 import platform
 import shlex
@@ -76,20 +75,12 @@ def write_json(path: str | Path, data: Any) -> None:
 
 
 def as_json(data: Any) -> Any:
-    """Return data as it is read from JSON; ValueError naming a number that is not finite."""
-    values = json.loads(json.dumps(data))
-    _check_finite(values, "result")
-    return values
-
-
-def _check_finite(value: Any, name: str) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name}: is {value}, and is not written; the model computes numbers that "
-                         "are not finite, or was trained at too high a learning rate")
-    inner = value.items() if isinstance(value, dict) else enumerate(value) \
-        if isinstance(value, list) else ()
-    for key, each in inner:
-        _check_finite(each, f"{name}.{key}")
+    """Return data as it is read from JSON; ValueError for a number that is not finite."""
+    try:
+        return json.loads(json.dumps(data, allow_nan=False))
+    except ValueError as error:
+        raise ValueError("result: holds a number that is not finite, and is not written; the model "
+                         "computes such numbers, or was trained at too high a rate") from error
 
 
 def write_figure(path: str | Path, figure: Any, dpi: int = 180) -> None:

@@ -1,7 +1,6 @@
 """Checks of numbers by type and range, and of fields that are true or false."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
@@ -55,18 +54,3 @@ def check_numbers(least: float, most: float, **values: Any) -> None:
                 or not least <= float(value) <= most:
             wanted = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
             raise ValueError(f"{name}: got {value!r}, wanted a finite number; choose {wanted}")
-
-
-def check_sizes(**sizes: tuple[float | Sequence[float], float, float]) -> None:
-    """Raise ValueError for the first number out of range, of (number or numbers, least, most)."""
-    for name, (given, least, most) in sizes.items():
-        numbers = [given] if isinstance(given, int | float) else list(given)
-        if not numbers:
-            raise ValueError(f"{name}: got none, wanted one or more")
-        if least > most:  # what there is, such as a model's context, is too short
-            raise ValueError(f"{name}: got {numbers[0]}, wanted at least {least}, and only {most} "
-                             "can be had here; use a model that reads more, or a longer text")
-        for number in numbers:
-            if not least <= number <= most:
-                raise ValueError(
-                    f"{name}: got {number}, wanted {least} to {most}; choose another number")

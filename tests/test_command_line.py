@@ -41,7 +41,7 @@ MISTAKES = {  # words; what the line says
                                       "text.txt", "--out", "text.txt"],
                                      "--out: text.txt is also --task"),
     "an output that is a folder": (["evaluate", "--model", "model", "--out", "text"],
-                                   "out: text is a folder"),
+                                   "out: text is a device, a pipe or a folder"),
     "no owner": (["site", "--repository", "a/b/c"], "--repository: got 'a/b/c'"),
     "an unknown mechanism": (["evaluate", "--model", "model", "--attention", "x"], "'x'"),
 }

@@ -36,7 +36,7 @@ TABLE: Table = {
 }
 GROUPS = {"study": "Measure: every number of the lab, by the name of its study.",
           "course": "Check, grade and make the assignments in lab/."}
-WRITTEN = ("out", "figure", "student")  # options for what a command writes
+WRITTEN = ("out", "student")  # options for what a command writes
 NO_MEMORY = ("allocate memory", "failed to map segment", "not enough memory", "out of memory",
              "Storage size calculation overflowed")
 DIVERGED, INTERRUPTED, MISTAKE = 3, 130, 2

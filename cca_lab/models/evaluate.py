@@ -69,13 +69,19 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
     in a forward. The losses of two models on the same windows can be compared in pairs.
     """
     check_length(model, "length", length)
-    if len(stream) < length:
-        raise ValueError(f"stream: {len(stream)} tokens, wanted at least one window of {length}; "
-                         "give more text or a shorter length")
-    starts = window_starts(len(stream), length, min(windows, len(stream) // length))
-    rows = stream[starts[:, None] + torch.arange(length)]  # (windows, length)
+    rows = texts_of(stream, windows, length)
     losses = [_row_losses(model, ids) for ids in rows.to(model.device).split(batch)]
     return torch.cat(losses).double().cpu().numpy()
+
+
+def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
+    """Cut at most `count` evenly spaced texts, (count, length), from a stream of token ids."""
+    if count < 1 or len(stream) < length:
+        raise ValueError(
+            f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at "
+            "least 1 and a stream that holds it; give more text or a shorter length")
+    starts = window_starts(len(stream), length, min(count, len(stream) // length))
+    return stream[starts[:, None] + torch.arange(length)]
 
 
 def window_starts(tokens: int, length: int, windows: int) -> Tensor:

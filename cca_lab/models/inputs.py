@@ -18,17 +18,6 @@ def check_model(model: Any) -> None:
         raise ValueError(f"model: got {type(model).__name__}, wanted {wanted}")
 
 
-def check_token_ids(model: PreTrainedModel, name: str, ids: Tensor) -> None:
-    """Raise ValueError naming the argument unless its ids are within the model's vocabulary."""
-    vocabulary = model.config.vocab_size
-    if not ids.numel():
-        return
-    lowest, highest = (int(end) for end in ids.aminmax())
-    if lowest < 0 or highest >= vocabulary:
-        raise ValueError(f"{name}: got token ids from {lowest} to {highest}, wanted 0 to "
-                         f"{vocabulary - 1}, the model's vocabulary; use the model's own tokenizer")
-
-
 def check_length(model: PreTrainedModel, name: str, length: int) -> None:
     """Raise ValueError naming the argument if it has more tokens than the model has positions.
 
@@ -40,32 +29,19 @@ def check_length(model: PreTrainedModel, name: str, length: int) -> None:
             "the model's positions; shorten the text, or take a model with a longer context")
 
 
-def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int | None,
-                  embeds: Tensor | None, positions: Tensor | None, mask: Tensor | None) -> None:
+def check_forward(model: PreTrainedModel, *, past: int | None, given: Tensor | None,
+                  positions: Tensor | None, mask: Tensor | None) -> None:
     """Check the arguments of a forward that are given, `past` tokens being in the cache if any.
 
     Token ids (B, T) or embeddings (B, T, width), position ids (1 or B, T), a mask (B, past + T).
     """
-    if input_ids is not None:
-        check_token_ids(model, "input_ids", input_ids)
-    name, given = ("input_ids", input_ids) if embeds is None else ("inputs_embeds", embeds)
-    if given is None:
-        return
     if positions is not None and int(positions.min()) < 0:
         raise ValueError(f"position_ids: got {int(positions.min())}, wanted 0 or more")
     if mask is not None and not ((mask == 0) | (mask == 1)).all():
         raise ValueError("attention_mask: got other numbers than 0 and 1, wanted 1 at real tokens "
                          "and 0 at padding")
-    length = (past or 0) + given.shape[1]
-    if has_rotary(model.config):
-        if past is not None:
-            _check_angles(model.config, length)
-        return
-    if positions is not None:
-        length = int(positions.max()) + 1
-    elif mask is not None and model.config.model_type == "opt":  # computes positions from it
-        length = int(mask.sum(dim=-1).max())
-    check_length(model, name, length)
+    if past is not None and given is not None and has_rotary(model.config):
+        _check_angles(model.config, past + given.shape[1])
 
 
 def _check_angles(config: PreTrainedConfig, length: int) -> None:

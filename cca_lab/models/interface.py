@@ -271,17 +271,18 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Before the swapped model's forward: reject inputs for which torch's errors are unclear."""
+    """Before the swapped model's forward: reject inputs of which torch would say nothing."""
     cache, ids = kwargs.get("past_key_values"), kwargs.get("input_ids", args[0] if args else None)
     if torch.compiler.is_compiling():
         if isinstance(cache, StaticCache) and cache.compiles:
             cache.record(ids)
         return
     embeds = kwargs.get("inputs_embeds")
+    given = ids if embeds is None else embeds
     past = cache.get_seq_length() if isinstance(cache, MechanismCache) else None
-    if isinstance(cache, StaticCache) and (given := ids if embeds is None else embeds) is not None:
+    if isinstance(cache, StaticCache) and given is not None:
         past = cache.progress.longest - given.shape[1]  # at the end, where nothing is checked
-    check_forward(module, ids, past=past, embeds=embeds, positions=kwargs.get("position_ids"),
+    check_forward(module, past=past, given=given, positions=kwargs.get("position_ids"),
                   mask=kwargs.get("attention_mask"))
     if isinstance(cache, MechanismCache):
         cache.record(ids)

@@ -26,7 +26,7 @@ from cca_lab.mechanisms.caching.base import (
 )
 from cca_lab.mechanisms.static_cache import StaticCache
 from cca_lab.models.context import check_context, install
-from cca_lab.models.inputs import check_length, check_model, check_token_ids
+from cca_lab.models.inputs import check_length, check_model
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook, own_cache
 
 ADVICE = "docs/use/models.md says what fits, and how a family is added"
@@ -383,11 +383,9 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
         (layers, H, L, L) in the model's dtype: [layer, head, row, token].
 
     Raises:
-        ValueError: for several texts, ids outside the model's vocabulary, or a text longer than its
-            positions.
+        ValueError: for several texts, or a text longer than the model's positions.
     """
     check_model(model)
-    check_token_ids(model, "input_ids", input_ids)
     input_ids = input_ids.view(1, -1) if input_ids.ndim == 1 else input_ids
     if input_ids.ndim != 2 or len(input_ids) != 1 or input_ids.numel() == 0:
         raise ValueError(f"input_ids: got shape {tuple(input_ids.shape)}, wanted (L,) or (1, L); "

@@ -153,9 +153,6 @@ class Evaluate(SwappedStudy, TextStudy):
     def run(self) -> dict[str, Any]:
         """Measure the model on the text, the questions and the tasks; print the tables."""
         tasks, _ = chosen_tasks(self.task, self.difficulty), self.choice
-        if tasks and self.questions < 1:
-            raise ValueError(f"questions: got {self.questions} with --task, wanted 1 or more; "
-                             "leave --task out for text alone")
         with result_file(self.out) as result:
             model, tokenizer = self.loaded
             evaluation = make_evaluation(model, tokenizer, self.corpus, length=self.length,

@@ -34,7 +34,7 @@ class Heads(TextStudy):
 
     def run(self) -> dict[str, Any]:
         """Measure each text; print the statistics of the means."""
-        from cca_lab.studies.real_heads import texts_of
+        from cca_lab.models.evaluate import texts_of
 
         with result_file(self.out or new_result(f"heads-{self.name}.json")) as result:
             model, half = self.loaded[0], self.length // 2

@@ -62,7 +62,7 @@ class Lengths(TextStudy):
 
     def run(self) -> dict[str, Any]:
         """Measure the mechanisms and models that the file lacks; print the table."""
-        from cca_lab.studies.real_heads import texts_of
+        from cca_lab.models.evaluate import texts_of
 
         with writing(self.out):
             if not FIRST <= self.length <= self.context:

@@ -57,7 +57,7 @@ class Needles(SwappedStudy):
             check_tokenizer(tokenizer)
             context = min(self.context, 1024)
             lengths = sorted(set(self.length or (context // 4, context // 2, context)))
-            depths = depths_of(self.depths)
+            depths = [0.5] if self.depths == 1 else np.linspace(0, 1, self.depths).round(4).tolist()
             check_length(model, "length", lengths[-1])
             note_full(self.mechanism, lengths[-1])
             cells = {(length, depth): task.examples(tokenizer, self.samples, length=length,
@@ -81,11 +81,6 @@ class Needles(SwappedStudy):
                           for (length, depth), answers in scores.items()]}
         print(table(result))
         return result
-
-
-def depths_of(count: int) -> list[float]:
-    """Return depths spaced evenly from 0 to 1; a single one is the middle."""
-    return [0.5] if count == 1 else [round(index / (count - 1), 4) for index in range(count)]
 
 
 def shares_of(result: Mapping[str, Any]) -> np.ndarray:

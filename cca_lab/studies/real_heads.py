@@ -13,7 +13,6 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps
-from cca_lab.models.evaluate import window_starts
 
 RATES = (0.05, 0.02, 0.01)  # those of the paper's Figures 2(b), 2(c) and 7
 SHORTEST, LONGEST, STEP = 100, 1000, 16
@@ -112,13 +111,3 @@ def measure(model: PreTrainedModel, texts: Tensor, lengths: Tensor | None = None
         if progress:
             progress(done, "")
     return HeadRows(lengths, *(torch.stack(values) for values in zip(*found, strict=True)))
-
-
-def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
-    """Cut at most `count` evenly spaced texts, (count, length), from a stream of token ids."""
-    if count < 1 or len(stream) < length:
-        raise ValueError(
-            f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at "
-            "least 1 and a stream that holds it; give more text or a shorter length")
-    starts = window_starts(len(stream), length, min(count, len(stream) // length))
-    return stream[starts[:, None] + torch.arange(length)]

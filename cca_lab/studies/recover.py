@@ -47,13 +47,9 @@ class Recover(Trials):
         """Return the base, the swapped models, and every training of each seed."""
         config = FinetuneConfig(self.steps, self.strategy)
         every = Reading(self.length, self.rows)
-        options = given("cca", self.option)
-        for key in ("group", "window"):
-            if key in options:
-                raise ValueError(f"option: got {key}={options[key]}; give it as --{key}")
         for name in self.mechanism:
             class_of(name, "mechanism")
-        settings = [("cca", {"group": group, "window": window, **options})
+        settings = [("cca", given("cca", self.option, group=group, window=window))
                     for group in self.group for window in self.window]
         settings += [(name, self._as_large(name, settings[0][1])) for name in self.mechanism]
         for name, chosen in settings:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from matplotlib.figure import Figure
@@ -19,18 +20,17 @@ from cca_lab.views.figures.caches import holdings
 from cca_lab.views.figures.sparsity import by_layer
 from cca_lab.views.figures.training import answered, comparison
 
-READS, LENGTH, HEAD_DIM = "docs/reads.png", 48, 16
+LENGTH, HEAD_DIM = 48, 16  # of the README's picture
 READERS = {"full attention": Full(), "CCA": CCA(group=4, window=8),
            "DGA": DGA(group=4, gamma=0.1), "LoCoCo": LoCoCo(slots=8, segment=8),
            "StreamingLLM": StreamingLLM(sinks=2, recent=10)}
-COMPARISON, ANSWERS, HEADS = (f"docs/results/{name}.png"
-                              for name in ("comparison", "answers", "retrieval"))
+T = TypeVar("T")
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 
 
-def of_file(table: Callable[[Row], str], file: str) -> Callable[[], str]:
-    """Return what writes the table of a file of results."""
-    return lambda: table(results(file)[0])
+def of_file(make: Callable[[Row], T], file: str) -> Callable[[], T]:
+    """Return what makes a table or a figure of a file of results."""
+    return lambda: make(results(file)[0])
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -87,13 +87,24 @@ def reads() -> Figure:
     return figure
 
 
+def kept(result: Row) -> Figure:
+    """Return the picture of the gain of each head, with the eight best framed."""
+    title, gain = "gain on needles and text", result["scores"]["gain"]
+    return by_layer({title: gain}, marked={title: best_heads(gain, 8)})
+
+
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "reads": reads, "results/answers": lambda: answered(model_tables.answers()),
+    "results/comparison": of_file(lambda study: comparison(study["rows"]),
+                                  "compare-gpt2-mini.json"),
+    "results/retrieval": of_file(kept, "retrieval-gain-smollm2.json"),
+    "results/roofline": of_file(attention.draw, "attention-cpu.json"),
+    "results/first_token": of_file(model.draw, "model-smollm2.json"),
+    "results/gpu": of_file(gpu.draw, "gpu-h100.json")}
+
+
 def draw() -> Path:
     """Draw the figures of README and docs/ again; return their folder."""
-    (compared,), (gained,) = (results(f"{name}.json") for name in ("compare-gpt2-mini",
-                                                                   "retrieval-gain-smollm2"))
-    write_figure(repository() / READS, reads())
-    write_figure(repository() / COMPARISON, comparison(compared["rows"]))
-    write_figure(repository() / ANSWERS, answered(model_tables.answers()))
-    title, gain = "gain on needles and text", gained["scores"]["gain"]
-    write_figure(repository() / HEADS, by_layer({title: gain}, marked={title: best_heads(gain, 8)}))
+    for name, figure in FIGURES.items():
+        write_figure(repository() / "docs" / f"{name}.png", figure())
     return repository() / "docs"

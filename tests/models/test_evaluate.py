@@ -190,5 +190,5 @@ def test_bootstrap_interval_covers_the_mean_as_often_as_it_says():
 
 
 def test_a_stream_shorter_than_a_window_is_named():
-    with pytest.raises(ValueError, match="stream: 10 tokens"):
+    with pytest.raises(ValueError, match="stream: got 64 texts of 64 tokens from 10"):
         perplexity(small.model(), torch.zeros(10, dtype=torch.long), length=64)

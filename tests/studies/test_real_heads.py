@@ -7,6 +7,7 @@ import torch
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps
+from cca_lab.models.evaluate import texts_of
 from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
 from tests.mutants import real_heads as mutants
@@ -104,7 +105,7 @@ def test_rows_start_at_100_and_end_with_the_context():
 
 @pytest.mark.parametrize("call, words",
                          [(lambda: real_heads.row_lengths(100), "context: got 100"),
-                          (lambda: real_heads.texts_of(torch.arange(9), 1, 10),
+                          (lambda: texts_of(torch.arange(9), 1, 10),
                            "got 1 texts of 10 tokens from 9"),
                           (lambda: real_heads.measure(None, torch.zeros(1, 5), torch.tensor([6])),
                            "lengths: got 6 to 6, wanted 2 to 5")])

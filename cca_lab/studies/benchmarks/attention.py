@@ -22,7 +22,7 @@ from cca_lab.attention.native import available, bfloat16_units, load
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.options import Count
-from cca_lab.reporting import machine, write_figure
+from cca_lab.reporting import machine
 from cca_lab.studies.benchmarks.timing import (
     compared,
     interleave,
@@ -66,8 +66,6 @@ class AttentionBench:
     """Measure peak memory too."""
     out: Path | None = None
     """JSON file to write."""
-    figure: Path | None = None
-    """PNG file to write, with the roofline."""
 
     def run(self) -> None:
         """Measure the machine's limits, then every length and pass; print the table."""
@@ -81,13 +79,6 @@ class AttentionBench:
             result["rows"] = [row for length, kind in product(self.length, PASSES)
                               for row in measure(length, names, kind, self.rounds, self.dtype,
                                                  self.memory)]
-        if self.figure is not None:
-            from cca_lab.views.figures.costs import roofline
-
-            write_figure(self.figure, roofline(
-                points(result), peak=fastest_product(result),
-                bandwidth=result["roof"]["bandwidth"], peak_name=result["roof"]["product"],
-                title="Attention, forward: {cpu}, {threads} threads".format_map(result["machine"])))
         print(table(result))
 
 
@@ -105,6 +96,16 @@ def table(result: Mapping[str, Any]) -> str:
          "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"], rows,
         f"{where}; {shape}; medians of {result['rounds']} interleaved rounds; peak: a product "
         f"{result['roof']['product']} in the same rounds.")
+
+
+def draw(result: Mapping[str, Any]) -> Any:
+    """Draw the forward's measurements under the roofline of their machine."""
+    from cca_lab.views.figures.costs import roofline
+
+    return roofline(
+        points(result), peak=fastest_product(result), bandwidth=result["roof"]["bandwidth"],
+        peak_name=result["roof"]["product"],
+        title="Attention, forward: {cpu}, {threads} threads".format_map(result["machine"]))
 
 
 def families_table(results: Sequence[Mapping[str, Any]],

@@ -33,7 +33,7 @@ from cca_lab.attention.sources import halves, split_intervals
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.indices import core_count
-from cca_lab.reporting import device, machine, write_figure, write_json
+from cca_lab.reporting import device, machine, write_json
 from cca_lab.studies.benchmarks.flex import flex_call
 from cca_lab.studies.benchmarks.results import Section, chosen, random_tensors, words
 from cca_lab.studies.benchmarks.timing import (
@@ -77,8 +77,6 @@ class GpuBench:
     """Sections to run: speed, decode, model; all without the option."""
     out: Path | None = None
     """JSON file to write; it is written after each case, as a kernel can end the process."""
-    figure: Path | None = None
-    """PNG file to write, with the milliseconds by length."""
 
     def run(self) -> None:
         """Run the sections; print their tables."""
@@ -102,8 +100,6 @@ class GpuBench:
             for row in result["sections"][name]["rows"]:
                 if "error" in row:
                     print("failed:", *(f"{key} {value}" for key, value in row.items()))
-        if self.figure is not None:
-            write_figure(self.figure, draw(result))
 
 
 def speed(section: Section) -> None:

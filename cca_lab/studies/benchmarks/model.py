@@ -18,7 +18,7 @@ from torch import Tensor
 from cca_lab import models
 from cca_lab.mechanisms.kept_heads.mechanism import best_heads
 from cca_lab.options import Count, Natural
-from cca_lab.reporting import device, device_name, machine, write_figure
+from cca_lab.reporting import device, device_name, machine
 from cca_lab.studies.benchmarks.results import chosen
 from cca_lab.studies.benchmarks.timing import compared, peak_of, rotating, seconds
 from cca_lab.studies.study import cell, markdown, name_of, ranked_heads, result_file
@@ -72,8 +72,6 @@ class ModelBench:
     """Interleaved rounds; each time is the median over them."""
     out: Path | None = None
     """JSON file to write."""
-    figure: Path | None = None
-    """PNG file to write, with the times to the first token."""
 
     def run(self) -> None:
         """Measure one row per attention and prompt, and one per attention for training."""
@@ -105,14 +103,6 @@ class ModelBench:
                 result["writing"] += rows
             result["training"] = [row for step in steps for row in measure_training(
                 model, trained, step, self.rounds, options)]
-        if self.figure is not None:
-            from cca_lab.views.figures.costs import bars
-
-            longest = max(row["prompt"] for row in result["writing"])
-            write_figure(self.figure, bars(
-                {row["attention"]: row["first_seconds"] for row in result["writing"]
-                 if row["prompt"] == longest}, xlabel="seconds to the first token",
-                title=f"{_title(result['model'])}: a prompt of {longest} tokens"))
         print(table(result))
 
     def _known(self) -> dict[str, dict[str, Any]]:
@@ -153,6 +143,16 @@ def table(result: Mapping[str, Any]) -> str:
                   for name, cells in rows.items()],
         f"{_title(result['model'])} weights; {result['device']}; medians of {result['rounds']} "
         "interleaved rounds.")
+
+
+def draw(result: Mapping[str, Any]) -> Any:
+    """Draw the time to the first token of the longest prompt, for each attention."""
+    from cca_lab.views.figures.costs import bars
+
+    longest = max(row["prompt"] for row in result["writing"])
+    return bars({row["attention"]: row["first_seconds"] for row in result["writing"]
+                 if row["prompt"] == longest}, xlabel="seconds to the first token",
+                title=f"{_title(result['model'])}: a prompt of {longest} tokens")
 
 
 def _title(size: Mapping[str, Any]) -> str:

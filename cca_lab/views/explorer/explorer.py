@@ -14,7 +14,6 @@ from torch import Tensor
 
 from cca_lab.attention import statistics
 from cca_lab.mechanisms import LoCoCo, Mechanism, class_of, mechanism_of
-from cca_lab.settings import check_sizes
 from cca_lab.views.explorer.options import settings_of, sliders, starting_options, titles
 from cca_lab.views.explorer.reading import Reading, Source
 from cca_lab.views.explorer.state import Head, State, Totals, head_maps, overview, thumbnails
@@ -118,7 +117,10 @@ class Explorer:
                   "head": (head, self.head, source.heads),
                   "query": (query, self.query, len(source.words))}
         new = {what: old if given is None else given for what, (given, old, _) in chosen.items()}
-        check_sizes(**{what: (new[what], 0, count - 1) for what, (_, _, count) in chosen.items()})
+        for what, (_, _, count) in chosen.items():
+            if not 0 <= new[what] < count:
+                raise ValueError(f"{what}: got {new[what]}, wanted 0 to {count - 1}; choose "
+                                 "another number")
         self._reading = self._read(mechanism, new["layer"])
         self.mechanism = mechanism
         self.layer, self.head, self.query = new["layer"], new["head"], new["query"]

@@ -19,7 +19,7 @@ from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.caches import CACHES, CacheSizes
 from cca_lab.models import load_pretrained
 from cca_lab.models.checkpoints import quiet
-from cca_lab.models.inputs import check_length, check_token_ids
+from cca_lab.models.inputs import check_length
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import attention_modules, attention_of, check_family
 from cca_lab.views.explorer.reading import Inputs
@@ -45,7 +45,6 @@ class ModelText:
         if not 1 <= ids.shape[1] <= MOST_TOKENS:
             raise ValueError(
                 f"text: got {ids.shape[1]} tokens, wanted 1 to {MOST_TOKENS}; shorten it")
-        check_token_ids(model, "text", ids)
         check_length(model, "text", ids.shape[1])
         self.model, self.ids = model, ids.to(model.device)
         self.name = name or str(model.config.model_type)
