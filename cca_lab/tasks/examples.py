@@ -114,8 +114,9 @@ class Task(ABC):
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            check = check_bools if isinstance(each.default, bool) else \
-                partial(check_integers, min(1, each.default))
+            default: Any = each.default
+            check = check_bools if isinstance(default, bool) else \
+                partial(check_integers, min(1, default))
             check(**{each.name: getattr(self, each.name)})
 
     def __str__(self) -> str:

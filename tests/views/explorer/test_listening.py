@@ -7,7 +7,7 @@ from cca_lab.mechanisms import CCA, Full, KeptHeads, LoCoCo, StreamingLLM
 from cca_lab.models import attention_maps, attention_of, swap_attention
 from cca_lab.views.explorer.listening import MOST_TOKENS, ModelText
 from cca_lab.views.explorer.reading import Reading
-from tests.models.tiny import TWO, VOCABULARY, text, tiny
+from tests.models.tiny import TWO, text, tiny
 
 LENGTH = 23
 MECHANISMS = (CCA(group=3, window=4), StreamingLLM(sinks=1, recent=4, positions="cache"),
