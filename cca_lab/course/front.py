@@ -32,8 +32,8 @@ def check_notebook(path: Path, course: Path, task: str | None = None, *,
                    secret: bool = False, unsafe: bool = False) -> bool:
     """Print what a notebook earns; True if all.
 
-    Its inputs are those that a cell shows: it is the student's own. Or they are `secret`: then it
-    is another's, and runs in bubblewrap only, unless `unsafe`.
+    Inputs are those that a cell shows, for one's own work. With `secret` ones it is another's, and
+    runs in bubblewrap only, unless `unsafe`.
     """
     need_posix()
     if not path.is_file():

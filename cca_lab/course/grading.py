@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cca_lab.course import sandbox
 from cca_lab.course.registry import chosen
 from cca_lab.course.sandbox import STARTS, Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
@@ -266,14 +265,13 @@ def digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
-          kind: str | None = None, path: Path | None = None) -> Record:
+def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None, kind: str,
+          path: Path | None = None) -> Record:
     """Return what a submission earned: "status" is "graded" or "refused".
 
     `seed` is the instructor's, None for the inputs that are shown only; `kind` is the sandbox's.
     """
     begun = time.monotonic()
-    kind = kind or sandbox.best()
     record = empty(assignment, "graded") | {"sandbox": kind}
     try:
         handed_in = read_submission(assignment, folder, release, path)

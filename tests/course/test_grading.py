@@ -22,9 +22,9 @@ strict = pytest.mark.skipif(sandbox.best() != "bubblewrap",
 
 
 def graded(folder: Path, notebook: dict, assignment=A5, seed: str | None = "a seed",
-           **options) -> grading.Record:
+           kind: str = sandbox.best()) -> grading.Record:
     submitted = handed_in.hand_in(folder, "somebody", "a5", notebook)
-    return grading.grade(assignment, submitted, handed_in.release("a5"), seed, **options)
+    return grading.grade(assignment, submitted, handed_in.release("a5"), seed, kind)
 
 
 def test_without_a_sandbox_marks_are_the_same(tmp_path):
@@ -44,10 +44,10 @@ def test_every_solved_notebook_has_all_points_and_the_untouched_one_none(part, t
     folder = handed_in.hand_in(tmp_path, "solved", part.id, handed_in.solved(part.id))
     if any(task.files for task in part.tasks):
         shutil.copytree(a10.folder(), folder, dirs_exist_ok=True)
-    record = grading.grade(part, folder, release, "a seed")
+    record = grading.grade(part, folder, release, "a seed", sandbox.best())
     assert (record["earned"], record["notes"]) == (part.points, [])
     folder = handed_in.hand_in(tmp_path, "untouched", part.id, handed_in.released(part.id))
-    record = grading.grade(part, folder, release, "a seed")
+    record = grading.grade(part, folder, release, "a seed", sandbox.best())
     assert record["earned"] == 0 and record["notes"] == []
     assert all(finding["unwritten"] for task in record["tasks"] for finding in task["findings"])
 
