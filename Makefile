@@ -75,6 +75,7 @@ course: $(VENV)/.installed
 	@echo "Eight assignments. Students open lab/release/; teachers read lab/README.md."
 	@echo "  $(BIN)/jupyter lab lab/release                     work on an assignment in JupyterLab"
 	@echo "  $(BIN)/cca-lab course check NOTEBOOK               check a notebook"
+	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/a5.py, without Jupyter"
 	@echo "  $(BIN)/cca-lab course grade lab/submitted          grade a class into lab/gradebook.db"
 	@echo "  $(BIN)/cca-lab course solutions                    hints and solutions, folded, in lab/solutions"
 

@@ -68,7 +68,7 @@ def need_posix() -> None:
     """Raise ValueError where a submission cannot run in a process with limits."""
     if os.name != "posix":
         raise ValueError(f"system: got {os.name}, wanted Linux or macOS (on Windows, its Linux "
-                         "subsystem); the cells of a notebook check everywhere")
+                         "subsystem); the cells of a notebook and `pytest lab` check everywhere")
 
 
 def assignment_in(path: Path) -> Assignment:

@@ -98,7 +98,7 @@ class Property:
 class CourseTask:
     """One task of an assignment."""
 
-    id: str  # such as "a5.2"; in the ids of cells "a5-2"
+    id: str  # such as "a5.2"; in cells and pytest marks "a5-2" and "a5_2"
     answer: str  # name of the function that the student writes; or of the folder, if `files`
     title: str
     minutes: int
