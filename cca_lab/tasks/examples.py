@@ -8,7 +8,7 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -113,10 +113,12 @@ class Task(ABC):
     filled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            check = check_bools if isinstance(each.default, bool) else \
-                partial(check_integers, min(1, each.default))
-            check(**{each.name: getattr(self, each.name)})
+        for name, value in vars(self).items():
+            default = getattr(type(self), name)
+            if isinstance(default, bool):
+                check_bools(**{name: value})
+            else:
+                check_integers(min(1, default), **{name: value})
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
