@@ -8,9 +8,9 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cca_lab.settings import check_bools, check_integers
 
@@ -113,11 +113,12 @@ class Task(ABC):
     filled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            default: Any = each.default
-            check = check_bools if isinstance(default, bool) else \
-                partial(check_integers, min(1, default))
-            check(**{each.name: getattr(self, each.name)})
+        for name, value in vars(self).items():
+            default = getattr(type(self), name)
+            if isinstance(default, bool):
+                check_bools(**{name: value})
+            else:
+                check_integers(min(1, default), **{name: value})
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
