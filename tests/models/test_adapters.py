@@ -120,6 +120,36 @@ def test_a_compressor_is_trained_beside_an_adapter_that_stays():
 # ---- runs that stop and go on
 
 
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+    config = lora(steps=3, save_every=1, accumulation=2)
+
+    def begun(folder, seed=0):
+        model = swapped()
+        torch.manual_seed(seed)
+        return model, Finetuner(model, mixture(), config, tmp_path / folder)
+
+    class Stop(Exception):
+        pass
+
+    def stop_in_the_second(record):
+        if record["step"] == 2:
+            raise Stop
+
+    whole, finetuner = begun("whole")
+    finetuner.run()
+    with pytest.raises(Stop):
+        begun("parts")[1].run(stop_in_the_second)
+    model, finetuner = begun("parts", seed=1)
+    assert finetuner.resume() == 1
+    finetuner.run()
+    assert same(weights(whole), weights(model))
+    loaded, _ = load_weights("whole/model", whole)
+    assert same(loaded, load_file(f"parts/model/{WEIGHTS_FILE}"))
+    with pytest.raises(ValueError, match=r"rank \(4 then, 2 now\) differ"):
+        Finetuner(swapped(), mixture(), lora(steps=3, save_every=1, accumulation=2, rank=2),
+                  tmp_path / "parts").resume()
+
+
 def load_weights(folder, model):
     """Return the weights in an adapter's folder, after checking that they are the model's."""
     stored = load_file(f"{folder}/{WEIGHTS_FILE}")

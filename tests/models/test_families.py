@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from cca_lab.files import repository
 from cca_lab.mechanisms.caches import CCACache
-from cca_lab.models import swap_attention
+from cca_lab.models import attention_of, load_pretrained, save_pretrained, swap_attention
 from cca_lab.models.adapters import add_lora
 from tests.models.tiny import PAD, VOCABULARY, logits, text, tiny
 
@@ -74,6 +74,15 @@ def test_a_family_that_fits(name):
                if part.requires_grad}
     assert trained == ONE_MATRIX.get(name, {"q_proj", "k_proj", "v_proj"})
     model.delete_adapter("default")
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_a_family_that_fits_is_loaded_as_it_was_saved(name, tmp_path):
+    model, ids = model_of(name, **FITTING[name]).float(), text(20)
+    save_pretrained(swap_attention(model, "cca", group=3, window=5), tmp_path / "saved")
+    again, _ = load_pretrained(tmp_path / "saved")
+    assert attention_of(again) == attention_of(model)
+    assert torch.equal(logits(again, ids), logits(model, ids))
 
 
 @pytest.mark.parametrize("name", OTHERS)
