@@ -343,7 +343,7 @@ def test_commands_take_an_adapter(capsys):
     small_one = dict(text="text.txt", length=64, windows=2, questions=0)
     found = [Evaluate(**given, **small_one).run() for given in
              (dict(model="base", adapter="run/model"), dict(model="run/model"), dict(model="base"))]
-    assert found[0] == found[1] and found[0]["model"] == "model" and found[2]["model"] == "base"
+    assert found[0] == found[1] and found[0]["model"] == "run" and found[2]["model"] == "base"
     assert found[0]["perplexity"] != found[2]["perplexity"]
     assert found[0]["options"]["group"] == 4
     Finetune(out=Path("on"), **settings | dict(adapter="run/model")).run()
