@@ -85,17 +85,11 @@ def native_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
 
 @eager
 def row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float,
-        bias: Sequence[Tensor] = (), received: Tensor | None = None,
-        place: Sequence[int] = ()) -> Tensor:
-    """Compute `attend_row` in C++, without a gradient; ValueError if the op cannot be built.
-
-    `place` lets KV heads read different pieces: of every piece in turn, where each of the Hk lies
-    in it, and -1 where it does not.
-    """
+        bias: Sequence[Tensor] = (), received: Tensor | None = None) -> Tensor:
+    """Compute `attend_row` in C++, without a gradient; ValueError if the op cannot be built."""
     if not _registered():
         load()
-    output: Tensor = torch.ops.cca_lab.row.default(query, keys, values, bias, scale, received,
-                                                   place)
+    output: Tensor = torch.ops.cca_lab.row.default(query, keys, values, bias, scale, received)
     return output
 
 

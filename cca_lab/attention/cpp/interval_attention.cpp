@@ -128,8 +128,7 @@ TORCH_LIBRARY(cca_lab, library) {
   library.def("bfloat16_units() -> bool", &bfloat16_units);
   library.def("forward(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bounds, float scale) -> (Tensor, Tensor)", &forward);
   library.def("received(Tensor q, Tensor k, Tensor? lse, Tensor[] bounds, float scale) -> Tensor", &received);
-  library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale, Tensor(a!)? received, "
-              "int[] place) -> Tensor", &row);
+  library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale, Tensor(a!)? received) -> Tensor", &row);
   library.def("pool(Tensor q, Tensor k, Tensor v, int group, int count, float scale, Tensor? cos, Tensor? sin) -> "
               "(Tensor, Tensor)", &pool);
   library.def("slide(Tensor[] past, Tensor[] next, int begin, int end) -> Tensor[]", &slide);

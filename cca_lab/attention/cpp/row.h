@@ -174,59 +174,39 @@ struct Piece {
 };
 
 // The arguments, checked: q (B, H, 1, D), and pieces of keys and values (B, Hp, n, D), each with a bias (1 or B, n).
-// `place` (pieces, groups), if given, says where in a piece the KV head of each group of query heads lies, or -1: not there.
 struct RowProblem {
-  int64_t batch, heads, dim, groups, columns = 0;  // `groups`: by default the fewest KV heads of a piece
+  int64_t batch, heads, dim, groups, columns = 0;  // `groups`: the fewest KV heads of a piece
   Tensors keys, values, biases;
-  std::vector<at::IntArrayRef> places;  // of a piece; empty for all groups in order
 
-  RowProblem(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias, at::IntArrayRef place)
+  RowProblem(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias)
       : batch(q.size(0)), heads(q.size(1)), dim(q.size(3)), groups(heads) {
     TORCH_CHECK_VALUE(q.dim() == 4 && q.size(2) == 1, "q: got ", q.sizes(), ", wanted (B, H, 1, D)");
     TORCH_CHECK_VALUE(k.size() == v.size() && (bias.empty() || bias.size() == k.size()), "k, v, bias: got ", k.size(),
                       ", ", v.size(), " and ", bias.size(), " pieces, wanted as many of each, or no bias");
     TORCH_CHECK_VALUE(q.is_cpu(), "q: got it on ", q.device(), ", wanted the CPU");
-    if (!place.empty()) groups = std::max<int64_t>(1, place.size() / k.size());
-    TORCH_CHECK_VALUE(place.empty() || place.size() == groups * k.size(), "place: got ", place.size(), " numbers for ",
-                      k.size(), " pieces");
     for (size_t i = 0; i < k.size(); ++i) {
       TORCH_CHECK_VALUE(k[i].is_cpu() && v[i].is_cpu() && k[i].dim() == 4, "k, v: wanted (B, Hp, n, D) on the CPU");
-      const int64_t n = k[i].size(2);
-      TORCH_CHECK_VALUE(k[i].sizes() == v[i].sizes() && k[i].size(0) == batch && k[i].size(3) == dim && k[i].size(1) > 0,
+      const int64_t n = k[i].size(2), piece_heads = k[i].size(1);
+      TORCH_CHECK_VALUE(k[i].sizes() == v[i].sizes() && k[i].size(0) == batch && k[i].size(3) == dim &&
+                            piece_heads > 0 && heads % piece_heads == 0,
                         "k, v: got ", k[i].sizes(), " and ", v[i].sizes(), " for q of ", q.sizes());
       TORCH_CHECK_VALUE(k[i].scalar_type() == q.scalar_type() && v[i].scalar_type() == q.scalar_type(), "k, v: got ",
                         k[i].scalar_type(), " and ", v[i].scalar_type(), " for q of ", q.scalar_type());
       if (n == 0) continue;
       const auto readable = [](const at::Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); };
       keys.push_back(readable(k[i])), values.push_back(readable(v[i]));
-      if (place.empty()) groups = std::min(groups, k[i].size(1));
-      places.push_back(place.empty() ? place : place.slice(i * groups, groups)), columns += n;
+      groups = std::min(groups, piece_heads), columns += n;
       if (bias.empty()) continue;
       TORCH_CHECK_VALUE(bias[i].dim() == 2 && bias[i].size(1) == n && (bias[i].size(0) == 1 || bias[i].size(0) == batch),
                         "bias: got ", bias[i].sizes(), ", wanted (1 or ", batch, ", ", n, ")");
       biases.push_back(bias[i].to(at::toOpMathType(q.scalar_type())));
     }
     TORCH_CHECK_VALUE(columns > 0, "k: got no column, wanted at least one");
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const int64_t own = held(i), each = keys[i].size(1);
-      TORCH_CHECK_VALUE(own > 0 && (places[i].empty() || *std::max_element(places[i].begin(), places[i].end()) == own - 1) &&
-                            each % own == 0 && heads % groups == 0 && heads / groups * own % each == 0,
-                        "k: got ", each, " KV heads for ", own, " of ", groups, " groups of ", heads, " query heads");
-    }
-    for (int64_t group = 0; group < groups; ++group) {
-      const auto reads = [&](const at::IntArrayRef& own) { return own.empty() || own[group] >= 0; };
-      TORCH_CHECK_VALUE(std::any_of(places.begin(), places.end(), reads), "k: got no column of KV head ", group);
-    }
+    for (const at::Tensor& x : keys) TORCH_CHECK_VALUE(x.size(1) % groups == 0, "k: KV heads of pieces do not divide");
   }
-
-  // How many groups of query heads read a piece, and the query heads of each of its KV heads.
-  int64_t held(size_t i) const {
-    return places[i].empty() ? groups : std::count_if(places[i].begin(), places[i].end(), [](int64_t x) { return x >= 0; });
-  }
-  int64_t rows(size_t i) const { return heads / groups * held(i) / keys[i].size(1); }
 };
 
-// One task: the query heads of a group read columns [first, end) of all pieces, as far as they are theirs.
+// One task: a KV head of the piece with the fewest of them reads columns [first, end) of all pieces.
 template <class T, class S>
 void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int64_t first, int64_t end, S* readings,
                  S* kept) {
@@ -235,8 +215,8 @@ void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int6
   int64_t before = 0;  // columns of earlier pieces
   for (size_t i = 0; i < p.keys.size(); before += p.keys[i++].size(2)) {
     const int64_t from = std::max(first - before, int64_t(0)), to = std::min(end - before, p.keys[i].size(2));
-    const int64_t place = p.places[i].empty() ? group : p.places[i][group], rows = p.rows(i);
-    if (from >= to || place < 0) continue;
+    if (from >= to) continue;
+    const int64_t rows = p.heads / p.keys[i].size(1);
     const S* bias = nullptr;
     int64_t step = 0;
     if (!p.biases.empty()) {
@@ -244,7 +224,7 @@ void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int6
       bias = p.biases[i].const_data_ptr<S>() + (p.biases[i].size(0) == 1 ? 0 : b * p.biases[i].stride(0)) + from * step;
     }
     for (int64_t h = 0; h < share; h += rows) {
-      const int64_t key_head = (place * share + h) / rows;
+      const int64_t key_head = (group * share + h) / rows;
       const Piece<T, S> piece{Columns<T>(p.keys[i]).of(b, key_head, from), Columns<T>(p.values[i]).of(b, key_head, from),
                               to - from, p.dim, step, p.columns, bias,
                               kept ? kept + h * p.columns + before + from : nullptr};
@@ -305,10 +285,9 @@ at::Tensor row_of(const RowProblem& p, const at::Tensor& q, double scale, const 
 
 // The output (B, H, 1, D); `received` (B, Hk, N) grows by the attention that each column has from a KV head's queries.
 inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias, double scale,
-                      const std::optional<at::Tensor>& received, at::IntArrayRef place) {
-  const RowProblem p(q, k, v, bias, place);
+                      const std::optional<at::Tensor>& received) {
+  const RowProblem p(q, k, v, bias);
   if (received) {
-    TORCH_CHECK_VALUE(place.empty(), "received: wanted pieces of all heads");
     for (const at::Tensor& x : p.keys) TORCH_CHECK_VALUE(x.size(1) == p.groups, "received: KV heads of pieces differ");
     TORCH_CHECK_VALUE(received->is_contiguous() && received->sizes() == at::IntArrayRef({p.batch, p.groups, p.columns}) &&
                           received->scalar_type() == at::toOpMathType(q.scalar_type()),

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation, copied
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
     Copies,
     GrowingBuffers,
-    Pieces,
     State,
     Stored,
     none_of,
@@ -51,7 +51,6 @@ class Segmented(Stored):
 
     columns: tuple[tuple[str, ...], tuple[str, ...]] = ("key",), ("value",)
     remembers = False
-    rowwise = True
     size, open, seen = sys.maxsize, 0, 0
 
     def __init__(self, mechanism: Any) -> None:
@@ -65,18 +64,16 @@ class Segmented(Stored):
             self.begin(key, value)
         outputs, start, length = [], 0, key.shape[2]
         while start < length:
-            taken, _ = fill(self.open, length - start, self.size)
+            taken, full = fill(self.open, length - start, self.size)
             q, k, v, tables = query, key, value, rotation
             if taken < length:
                 now = slice(start, start + taken)
                 q, k, v = (x[:, :, now] for x in (query, key, value))
                 tables = rotation and copied(rotation, now)
-            if taken == 1:
-                outputs.append(super().step(q, k, v, scale=scale, rotation=tables))
-            else:
-                self.store(q, k, v, scale, tables)
-                outputs.append(self._attend(q, scale))
-                self.leave(q, k, v, scale)
+            self.store(q, k, v, scale, tables)
+            outputs.append(self._attend(q, scale))
+            if full:
+                self.close(q[:, :, -1:], scale)
             start += taken
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
@@ -95,27 +92,15 @@ class Segmented(Stored):
         self.seen += key.shape[2]
         self.open += key.shape[2]
 
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Store one token: its row sees all columns."""
-        self.store(query, key, value, scale, rotation)
-        return self._pieces()
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Close the segment if it is full."""
-        if self.open == self.size:
-            self.close(query[:, :, -1:], scale)
-
-    def _pieces(self) -> Pieces:
-        keys, values = ([getattr(self, name) for name in names] for names in self.columns)
-        return Pieces(keys, values)
-
     def _attend(self, query: Tensor, scale: float) -> Tensor:
         """Attend to all columns, the last of them the chunk's own."""
-        keys, values, _ = self._pieces()
-        visible = causal_intervals(query.shape[2], sum(x.shape[2] for x in keys))
+        keys, values = ([getattr(self, name) for name in names] for names in self.columns)
+        rows, backend = query.shape[2], self.backend
+        if rows == 1:
+            return attend_row(query, keys, values, scale=scale, backend=backend)
+        visible = causal_intervals(rows, sum(x.shape[2] for x in keys))
         key, value = (behind(*x) if len(x) > 1 else x[0] for x in (keys, values))
-        return interval_attention(query, key, value, visible, scale=scale, backend=self.backend)
+        return interval_attention(query, key, value, visible, scale=scale, backend=backend)
 
     def close(self, last_query: Tensor, scale: float) -> None:
         """Close the segment whose last token has this query."""
@@ -143,8 +128,6 @@ class Ragged(Stored):
         past: queries and rotary tables of the last tokens, where the states remember them.
     """
 
-    rowwise = True
-
     def __init__(self, states: Sequence[Segmented]) -> None:
         self.buffers, self.past = GrowingBuffers(), list[tuple[Tensor, Rotation | None]]()
         sizes = [_sizes(state) for state in states]
@@ -157,9 +140,9 @@ class Ragged(Stored):
         self.since, self.due = [0] * len(states), [state.size - state.open for state in states]
         self.states = [_without_columns(state) for state in states]
 
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Store one new token of each row, which sees the columns of its row."""
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: Rotation | None) -> Tensor:
+        """Process one new token of each row, see `State.step`."""
         self.seen, self.now, self.scale = self.seen + 1, self.now + 1, scale
         self.key = self.buffers.append("key", self.key, key)
         self.value = self.buffers.append("value", self.value, value)
@@ -167,15 +150,13 @@ class Ragged(Stored):
             self.past.append((query, rotation))
         columns = self.key.shape[2]
         mask = _mask(tuple(self.hidden), -(-columns // ROOM) * ROOM)[:, :columns]
-        return Pieces([self.key], [self.value], [mask])
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Let rows close that are full."""
+        output = attend_row(query, [self.key], [self.value], scale=scale, bias=[mask])
         if self.now in self.due:
             due = [row for row, token in enumerate(self.due) if token == self.now]
             for count in {self.growing[row] for row in due}:
                 self._close([row for row in due if self.growing[row] == count], query)
             self._clear()
+        return output
 
     def _close(self, rows: list[int], query: Tensor) -> None:
         """Let rows close that have equally many columns."""

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from cca_lab.attention import native
 from cca_lab.attention.rotary import Rotation
-from cca_lab.attention.row import attend_row
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
@@ -154,33 +153,15 @@ class Draw:
         return replace(self, heads=heads)
 
 
-class Pieces(NamedTuple):
-    """The columns that a decoded row sees, and what is added to their logits, as `attend_row`."""
-
-    keys: Sequence[Tensor]
-    values: Sequence[Tensor]
-    bias: Sequence[Tensor] = ()
-
-
 class State(Protocol):
     """What one layer keeps of the past of rows with the same borders; made from a mechanism."""
 
     seen: int  # real tokens read so far
     buffers: Copies  # where its tensors lie
-    rowwise: bool  # whether a later token's row is one softmax over pieces: `enter` and `leave`
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> (B, H, T, D)."""
-        ...
-
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Store one token, and return what its row sees."""
-        ...
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Drop or pool what no later row sees as it is, once the row has attended."""
         ...
 
     def tensors(self) -> list[Tensor]:
@@ -211,24 +192,6 @@ class Stored:
     chunk_tables: tuple[Rotation, ...] = ()  # of successive chunks, for all batch rows
     seen: int
     buffers: Copies
-    backend = "auto"
-    rowwise = False
-
-    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-             rotation: Rotation | None) -> Tensor:
-        """Process one token of a state that is `rowwise`, see `State.step`."""
-        keys, values, bias = self.enter(query, key, value, scale=scale, rotation=rotation)
-        output = attend_row(query, keys, values, scale=scale, bias=bias, backend=self.backend)
-        self.leave(query, key, value, scale)
-        return output
-
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Store one token, and return what its row sees."""
-        raise NotImplementedError
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Drop or pool what no later row sees as it is: nothing."""
 
     @property
     def rotation(self) -> Rotation | None:

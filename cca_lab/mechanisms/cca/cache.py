@@ -17,6 +17,7 @@ from cca_lab.attention import interval_attention
 from cca_lab.attention.dense import accumulation_dtype, expand_heads
 from cca_lab.attention.pooling import pool_checked, pooling_backend
 from cca_lab.attention.rotary import Rotation, at, copied
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms import CCA, indices
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
@@ -24,7 +25,6 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
-    Pieces,
     State,
     Stored,
     none_of,
@@ -51,7 +51,7 @@ class CCAState(Stored):
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
     stored: tuple[str, ...] = ("core_key", "core_value", "raw_key", "raw_value")
-    bias, rowwise = 0.0, True
+    bias = 0.0
 
     def __init__(self, mechanism: CCA) -> None:
         self.weights, self.per_query_head = mechanism.pooling, mechanism.per_query_head
@@ -71,40 +71,11 @@ class CCAState(Stored):
         self.buffers: Copies = GrowingBuffers()
         # all core keys, and the keys and values of the visible ones: views for g rows
         self.visible = (NO_TOKENS,) * 3
-        self.dropped = 0  # raw tokens that go when the row has attended
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
-        if key.shape[2] == 1:
-            return super().step(query, key, value, scale=scale, rotation=rotation)
-        start = self.seen
-        change = self._store(query, key, value, scale, rotation)
-        output = self._attend(query, start, self.seen, change.cores, scale)
-        self._evict(change.dropped)
-        return output
-
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Store one token; its row sees the visible cores and all raw tokens that are stored."""
-        change = self._store(query, key, value, scale, rotation)
-        self.dropped = change.dropped
-        _, core_key, core_value = self._visible(change.cores)
-        keys, values = (core_key, self.raw_key), (core_value, self.raw_value)
-        if not self.bias:
-            return Pieces(keys, values)
-        return Pieces(keys, values, [
-            query.new_full((1, 1), x, dtype=accumulation_dtype(query.dtype)).expand(1, n)
-            for x, n in ((self.bias, change.cores), (0.0, self.raw_key.shape[2]))])
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Drop the raw tokens that no later row reads."""
-        self._evict(self.dropped)
-
-    def _store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
-               rotation: Rotation | None) -> CCAStep:
-        """Store T new tokens, pool the groups that they close, and return what changes."""
-        start, stop = self.seen, self.seen + key.shape[2]
+        start, stop = self.seen, self.seen + key.shape[-2]
         if start == 0:
             self.core_key = self.core_value = none_of(query if self.per_query_head else key)
             self.raw_key, self.raw_value = none_of(key), none_of(value)
@@ -119,8 +90,10 @@ class CCAState(Stored):
             grouped = slice(key.shape[2] - (last - first), None)
             behind_query, rotation = query[:, :, grouped], rotation and copied(rotation, grouped)
         self._close_groups(behind_query, rotation, change, scale)
+        output = self._attend(query, start, stop, change.cores, scale)
+        self._evict(change.dropped)
         self.seen = stop
-        return change
+        return output
 
     def _close_groups(self, query: Tensor, rotation: Rotation | None, change: CCAStep,
                       scale: float) -> None:
@@ -150,7 +123,16 @@ class CCAState(Stored):
 
     def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
         """Attend to sinks, visible cores and the raw tokens after them, in one softmax."""
-        _, core_key, core_value = self._visible(cores)
+        if self.visible[0] is not self.core_key or self.visible[1].shape[2] != cores:
+            self.visible = (self.core_key, self.core_key[:, :, :cores],
+                            self.core_value[:, :, :cores])
+        _, core_key, core_value = self.visible
+        if stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
+            bias = () if not self.bias else [
+                query.new_full((1, 1), x, dtype=accumulation_dtype(query.dtype)).expand(1, n)
+                for x, n in ((self.bias, cores), (0.0, self.raw_key.shape[2]))]
+            return attend_row(query, [core_key, self.raw_key], [core_value, self.raw_value],
+                              scale=scale, bias=bias, backend=self.backend)
         heads = core_key.shape[1]  # H with one core per query head, else Hk
         intervals = chunk_intervals(start, stop, self.group, self.window, self.sinks)
         keys, values = (behind(core, expand_heads(raw, heads)) for core, raw in (
@@ -160,12 +142,6 @@ class CCAState(Stored):
             return attend(with_bias(columns, self.bias), scale, self.backend)
         return interval_attention(query, keys, values, intervals, scale=scale,
                                   backend=self.backend)
-
-    def _visible(self, cores: int) -> tuple[Tensor, Tensor, Tensor]:
-        if self.visible[0] is not self.core_key or self.visible[1].shape[2] != cores:
-            self.visible = (self.core_key, self.core_key[:, :, :cores],
-                            self.core_value[:, :, :cores])
-        return self.visible
 
     def join(self, states: Sequence[Any]) -> list[State]:
         """Return one state for rows of different length, see `ragged`; or the states."""

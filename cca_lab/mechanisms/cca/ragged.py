@@ -19,10 +19,11 @@ from torch import Tensor
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import segmented
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.segmented import aligned, hiding
-from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, Pieces, State
+from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
 
@@ -80,9 +81,9 @@ class RaggedState(CCAState):
             aligned([table[place] for table in tables if table is not None], 2 * self.group - 1)
             if tables[0] is not None else None for place in (0, 1))
 
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Store one new token of each row, which sees what its row would see alone."""
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: Rotation | None) -> Tensor:
+        """Process one new token of each row, see `State.step`."""
         self.raw_key, self.raw_value = self.buffers.slide(
             ("raw_key", "raw_value"), (self.raw_key, self.raw_value), (key, value), 0, 1)
         if rotation is not None:
@@ -95,13 +96,11 @@ class RaggedState(CCAState):
         latest = min(self.group, self.window) - 1
         if any(self.behind[row] % self.group >= latest for row in self.waiting):
             self._pool()
-        return Pieces((self.core_key, self.sink_key, self.raw_key),
-                      (self.core_value, self.sink_value, self.raw_value),
-                      _masks(tuple(self.behind), self.core_key.shape[2], self.sinks, self.group,
-                             self.window, self.bias, accumulation_dtype(query.dtype)))
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Drop nothing: the oldest raw token went when the new one came."""
+        return attend_row(query, [self.core_key, self.sink_key, self.raw_key],
+                          [self.core_value, self.sink_value, self.raw_value], scale=scale,
+                          bias=_masks(tuple(self.behind), self.core_key.shape[2], self.sinks,
+                                      self.group, self.window, self.bias,
+                                      accumulation_dtype(query.dtype)))
 
     def _pool(self) -> None:
         """Pool the groups that wait for it, and bring the rotary tables up to date."""

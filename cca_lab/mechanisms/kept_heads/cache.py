@@ -8,7 +8,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from cca_lab.attention import native
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.segmented import Segmented
@@ -54,35 +53,8 @@ class KeptHeadsState(Stored):
              rotation: Rotation | None) -> Tensor:
         """Let each state process its heads of T new tokens, see `State.step`."""
         self.seen += key.shape[2]
-        if key.shape[2] == 1 and len(self.states) > 1 and native.reads_rows(query) \
-                and self.mechanism.backend in ("auto", "native") \
-                and all(state.rowwise for state in self.states.values()) \
-                and not torch.is_grad_enabled():
-            return self._row(query, key, value, scale, rotation)
         return self.mechanism.by_parts(query, key, value, lambda part, *tensors: self._state(
             part).step(*tensors, scale=scale, rotation=rotation))
-
-    def _row(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
-             rotation: Rotation | None) -> Tensor:
-        """Let all heads of one new token read what they see in one call."""
-        heads, entered, place = key.shape[1], [], list[int]()
-        for part, of_part, kv_heads in self.mechanism.split(query.shape[1], heads)[0]:
-            state, chunk = self._state(part), (query[:, of_part], key[:, kv_heads],
-                                               value[:, kv_heads])
-            pieces = state.enter(*chunk, scale=scale, rotation=rotation)
-            own = [part.kv_heads.index(head) if head in part.kv_heads else -1
-                   for head in range(heads)]
-            place += own * len(pieces.keys)
-            entered.append((state, chunk, pieces))
-        keys, values = ([x for *_, pieces in entered for x in pieces[kind]] for kind in (0, 1))
-        bias: list[Tensor] = []
-        if any(pieces.bias for *_, pieces in entered):
-            for *_, pieces in entered:
-                bias += pieces.bias or [x.new_zeros(1, x.shape[2]) for x in pieces.keys]
-        output = native.row(query, keys, values, scale, bias, None, place)
-        for state, chunk, _ in entered:
-            state.leave(*chunk, scale)
-        return output
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the states store."""

@@ -161,23 +161,18 @@ class KeptHeads(Mechanism):
     def by_parts(self, q: Tensor, k: Tensor, v: Tensor,
                  attend: Callable[[Part, Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Return (B, H, L, D): what `attend` returns for the q, k and v of each part's heads."""
-        indices, order = self.split(q.shape[1], k.shape[1])
-        if len(indices) == 1:
+        sizes = q.shape[1], k.shape[1]
+        if (split := self._splits.get(sizes)) is None:
+            split = self._splits[sizes] = self._split(*sizes)
+        indices, order = split
+        if len(indices) == 1:  # all heads, in order
             return attend(indices[0][0], q, k, v)
         return torch.cat([attend(part, q[:, heads], k[:, kv_heads], v[:, kv_heads])
                           for part, heads, kv_heads in indices], dim=1)[:, order]
 
-    def split(self, heads: int, kv_heads: int) -> tuple[list[tuple[Part, Index, Index]], Index]:
-        """Return the parts with indices of their heads and KV heads, and one that puts heads back.
-
-        They are made once for each pair of sizes.
-        """
-        if (split := self._splits.get((heads, kv_heads))) is None:
-            split = self._splits[heads, kv_heads] = self._split(heads, kv_heads)
-        return split
-
     @cached_property
     def _splits(self) -> dict[tuple[int, int], tuple[list[tuple[Part, Index, Index]], Index]]:
+        """The parts of so many heads and KV heads, and how to index them; made once for each."""
         return {}
 
     def _split(self, heads: int, kv_heads: int) -> tuple[list[tuple[Part, Index, Index]], Index]:

@@ -20,6 +20,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.rotary import Rotation, at, first_row, turn
+from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
 from cca_lab.mechanisms.caching.state import (
@@ -27,7 +28,6 @@ from cca_lab.mechanisms.caching.state import (
     Copies,
     Draw,
     GrowingBuffers,
-    Pieces,
     State,
     Stored,
     none_of,
@@ -62,8 +62,6 @@ class StreamingLLMState(Stored):
         self.seen = 0
         self.buffers: Copies = GrowingBuffers()
         self.tables: dict[int, Tensor] = {}
-        # it sees all that is stored, at the positions where it is stored
-        self.rowwise = not self.kept_positions and self.recent > 0
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -77,26 +75,19 @@ class StreamingLLMState(Stored):
                 self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
         else:
             rotation = None
-        if key.shape[2] == 1 and rotation is None and self.recent > 0:
-            return super().step(query, key, value, scale=scale, rotation=None)
-        self.key = self.buffers.append("key", self.key, key)
-        self.value = self.buffers.append("value", self.value, value)
-        output = self._attend(query, rotation, scale)
-        self._evict()  # after the chunk has attended
+        if key.shape[2] == 1 and rotation is None and self.recent:  # it sees all that is stored
+            output = attend_row(query, [self.key, key], [self.value, value], scale=scale,
+                                backend=self.backend)
+            begin, end = sink_eviction(self.key.shape[2] + 1, self.sinks, self.recent)
+            self.key, self.value = self.buffers.slide(
+                self.stored, (self.key, self.value), (key, value), begin, end)
+        else:
+            self.key = self.buffers.append("key", self.key, key)
+            self.value = self.buffers.append("value", self.value, value)
+            output = self._attend(query, rotation, scale)
+            self._evict()  # after the chunk has attended
         self.seen += key.shape[2]
         return output
-
-    def enter(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-              rotation: Rotation | None) -> Pieces:
-        """Return what is stored and the new token, which is stored in `leave`."""
-        return Pieces((self.key, key), (self.value, value))
-
-    def leave(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """Store the token in place of the oldest recent one."""
-        begin, end = sink_eviction(self.key.shape[2] + 1, self.sinks, self.recent)
-        self.key, self.value = self.buffers.slide(
-            self.stored, (self.key, self.value), (key, value), begin, end)
-        self.seen += 1
 
     def _attend(self, query: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, the far part at its positions."""
