@@ -35,7 +35,8 @@ class Case:
                    per_query_head=self.per_query_head)
 
 
-SMALL = [Case(37, 4, 5, rotary=True), Case(40, 1, 3), Case(40, 16, 3), Case(40, 50, 3),
+SMALL = [Case(37, 4, 5), Case(37, 4, 5, rotary=True), Case(40, 1, 3), Case(40, 16, 3),
+         Case(40, 50, 3),
          Case(37, 4, 30), Case(97, 7, 60, batch=1, rotary=True),  # windows over several pieces
          Case(1, 2, 1), Case(53, 5, 7, kv_heads=4),
          Case(53, 5, 7, kv_heads=1, per_query_head=True, rotary=True),
