@@ -66,7 +66,7 @@ class RaggedState(CCAState):
         self.buffers, self.visible, self.chunk_tables = GrowingBuffers(), (NO_TOKENS,) * 3, ()
         self.behind = [state.seen - self.sinks for state in states]
         self.waiting: dict[int, Tensor] = {}
-        self.later: list[Rotation] = []
+        self.later: tuple[Rotation, ...] = ()
         self.seen = max(state.seen for state in states)
         places = max(state.core_key.shape[2] for state in states) + ROOM
         width = self.window + self.group - 1
@@ -87,7 +87,7 @@ class RaggedState(CCAState):
         self.raw_key, self.raw_value = self.buffers.slide(
             ("raw_key", "raw_value"), (self.raw_key, self.raw_value), (key, value), 0, 1)
         if rotation is not None:
-            self.later.append(rotation)
+            self.later += (rotation,)
         self.behind = [count + 1 for count in self.behind]
         self.seen += 1
         for row, count in enumerate(self.behind):
@@ -109,7 +109,7 @@ class RaggedState(CCAState):
                 torch.cat([past, *(x.expand(len(past), -1, -1) for x in new)], dim=1)[:, len(new):]
                 for past, new in zip((self.cos, self.sin), zip(*self.later, strict=True),
                                      strict=True))
-            self.later = []
+            self.later = ()
         if not self.waiting:
             return
         rows = torch.tensor(list(self.waiting), device="cpu")
@@ -164,7 +164,7 @@ class RaggedState(CCAState):
         """Return a new state with the given batch rows."""
         self._pool()
         new = super().select(rows)
-        new.behind = [self.behind[row] for row in rows.tolist()]
+        new.behind, new.waiting = [self.behind[row] for row in rows.tolist()], {}
         new.seen = max(new.behind) + self.sinks
         return new
 
