@@ -102,7 +102,6 @@ def test_solutions_for_learners_hold_hint_and_solution_folded(part):
                for text in folded)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("part", [part for part in ASSIGNMENTS.values()
                                   if not any(task.files for task in part.tasks)],
                          ids=lambda part: part.id)
