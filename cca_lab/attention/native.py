@@ -5,11 +5,13 @@ cache, runs.h finds the columns a block of rows computes, forward.h and backward
 received.h sums what a block's rows give to the columns, and interval_attention.cpp does all blocks;
 bfloat16*.h do the same for bfloat16 on processors with AVX512-BF16 or AMX. row.h and
 pool.h are what a decoded token needs, in any dtype: one row over columns in several pieces, and the
-core of a group.
+core of a group; step.h also adds the token to what is stored. python.h calls them without torch's
+dispatcher, where Python's headers are installed.
 """
 
 from collections.abc import Sequence
 from functools import cache
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from threading import Lock
 from typing import Any
 
@@ -24,6 +26,7 @@ from cca_lab.attention.sources import Source, halves, split_intervals, tensors_o
 
 DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `bfloat16_units`
 ROW_DTYPES = (*DTYPES, torch.bfloat16, torch.float16)
+_taken = False  # whether "auto" has taken the op: it is asked in every layer, for every token
 _LOADING = Lock()  # the op may be registered once in a process
 
 
@@ -40,8 +43,14 @@ def ready(x: Tensor) -> bool:
 
 def reads_rows(x: Tensor) -> bool:
     """Return whether "auto" uses `row` for a tensor; the first call tries to build the op."""
-    return (x.is_cpu and x.dtype in ROW_DTYPES and not native_build.switched_off()
-            and (built() or _built_for_auto()))
+    return x.is_cpu and x.dtype in ROW_DTYPES and (_taken or _take())
+
+
+def _take() -> bool:
+    """Return whether "auto" takes the op from now on."""
+    global _taken
+    _taken = not native_build.switched_off() and (built() or _built_for_auto())
+    return _taken
 
 
 @cache
@@ -87,9 +96,7 @@ def native_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
 def row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float,
         bias: Sequence[Tensor] = (), received: Tensor | None = None) -> Tensor:
     """Compute `attend_row` in C++, without a gradient; ValueError if the op cannot be built."""
-    if not _registered():
-        load()
-    output: Tensor = torch.ops.cca_lab.row.default(query, keys, values, bias, scale, received)
+    output: Tensor = _token_ops().row(query, keys, values, bias, scale, received)
     return output
 
 
@@ -99,14 +106,37 @@ def pool(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
     """Pool groups as `pool_groups` with softmax weights and one core per KV head: no gradient."""
     cos, sin = (None, None) if rotation is None else (
         x if x.dim() == 3 else x[None] for x in rotation)
-    core_k, core_v = torch.ops.cca_lab.pool.default(q, k, v, group, count, scale, cos, sin)
+    core_k, core_v = _token_ops().pool(q, k, v, group, count, scale, cos, sin)
     return core_k, core_v
 
 
-@eager
+def step(query: Tensor, key: Tensor, value: Tensor, keys: Sequence[Tensor],
+         values: Sequence[Tensor], scale: float, drop: Sequence[int],
+         bias: Sequence[Tensor] = (), received: Tensor | None = None, part: Sequence[int] = (),
+         owner: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
+    """Let a new token attend to pieces and itself, and add it to the last piece of each part.
+
+    Args:
+        query, key, value: (B, H, 1, D) and (B, Hk, 1, D).
+        keys, values, scale, bias: as in `attend_row`.
+        drop: of each part, the entries [begin, end) of its last piece that leave, of which the new
+            token is the last.
+        received: (B, Hk, n), of the only piece; then one of the entries leaves in each head, that
+            which has received least.
+        part: of each piece, the part of the KV heads that read it; one part without it.
+        owner: of each KV head, its part.
+
+    Returns:
+        (B, H, 1, D), and the last keys and values of each part, then what they have received.
+    """
+    output, grown = _token_ops().step(query, key, value, keys, values, bias,
+                                      part or [0] * len(keys), owner, drop, scale, received)
+    return output, grown
+
+
 def slide(past: Sequence[Tensor], new: Sequence[Tensor], begin: int, end: int) -> list[Tensor]:
-    """Return tensors without their entries from `begin` to before `end`, then the new entries."""
-    slid: list[Tensor] = torch.ops.cca_lab.slide.default(past, new, begin, end)
+    """Return tensors without their entries from `begin` to before `end`, then the new entry."""
+    slid: list[Tensor] = _token_ops().slide(past, new, begin, end)
     return slid
 
 
@@ -131,6 +161,18 @@ class _NativeAttention(torch.autograd.Function):
         grad_q, grad_k, grad_v = torch.ops.cca_lab.backward(
             grad_out, grad_lse, q, *halves(columns), out, lse, ctx.bounds, ctx.scale)
         return grad_q, None, None, *grad_k, *grad_v
+
+
+@cache
+def _token_ops() -> Any:
+    """Return the ops of a decoded token, without torch's dispatcher if possible."""
+    load()
+    name, path = "cca_lab_native", str(native_build.library())
+    try:
+        loader = ExtensionFileLoader(name, path)
+        return loader.create_module(ModuleSpec(name, loader, origin=path))
+    except ImportError:  # it was built without Python's headers
+        return torch.ops.cca_lab
 
 
 def _registered() -> bool:

@@ -1,8 +1,9 @@
 """Where the native op is stored on this machine, and how it is compiled: once, on first use.
 
-The library's name contains a digest of the sources, the compiler's options, the torch version and
-the processor, so an outdated library is not used. Each build runs in a temporary folder and ends by
-moving the library to its final path: it is never seen incomplete, and no lock is needed.
+The library's name contains a digest of the sources, the compiler's options, the versions of Python
+and torch, and the processor, so an outdated library is not used. Each build runs in a temporary
+folder and ends by moving the library to its final path: it is never seen incomplete, and no lock is
+needed.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -196,9 +198,9 @@ def _flags() -> list[str]:
 
 @cache
 def _digest(sources: Path) -> str:
-    """Return 16 hexadecimal digits of the sources, options, torch version, system and processor."""
-    parts = [torch.__version__, *_flags(), platform.system(), *platform.libc_ver(),
-             platform.machine(), _processor()]
+    """Return 16 hexadecimal digits of what a library depends on, from sources to processor."""
+    parts = [torch.__version__, str(sysconfig.get_config_var("SOABI")), *_flags(),
+             platform.system(), *platform.libc_ver(), platform.machine(), _processor()]
     parts += [path.name + path.read_text(encoding="utf-8") for path in sorted(sources.iterdir())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

@@ -250,7 +250,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
             "values; call it as it is, compile it, or trace it after restore_attention(model)")
     if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
         kwargs[MAPS] = True
-    elif kwargs.get("use_cache") and (own := own_cache(module, kwargs)) is not None:
+    elif cache is None and kwargs.get("use_cache") and (
+            own := own_cache(module, kwargs)) is not None:
         kwargs["past_key_values"] = cache = own
     if cache is not None and not isinstance(cache, MechanismCache):
         raise ValueError(wrong_cache(cache, mechanism.name))
@@ -292,7 +293,7 @@ def attention_hook(module: AttentionLayer, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> Arguments:
     """Before an attention layer's forward: pass on cache (it expects a read now) and tables."""
     kwargs[CACHE] = cache = kwargs.get("past_key_values")
-    if isinstance(cache, MechanismCache) and module.config._attn_implementation == IMPLEMENTATION:
+    if isinstance(cache, MechanismCache):
         cache.layers[module.layer_idx].expected = True
     kwargs[ROTATION] = kwargs.get("position_embeddings")
     kwargs[CONTEXT] = vars(module).get(CONTEXT)

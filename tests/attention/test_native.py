@@ -311,6 +311,12 @@ def test_auto_takes_the_native_op_once_it_is_built(monkeypatch):
     assert _backend("auto", X[:, :, :1]) is dense_attention
 
 
+@pytest.fixture(autouse=True)
+def not_taken(monkeypatch):
+    """Let "auto" look at the switch anew in each test."""
+    monkeypatch.setattr(native, "_taken", False)
+
+
 @pytest.fixture
 def nothing_built(monkeypatch, tmp_path):
     """As in a process that has not loaded the op, on a machine that has not built it."""

@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.row import attend_row, row_of_pieces
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching import state as caching_state
+from cca_lab.mechanisms.kept_heads.mechanism import OTHERS
 from tests.mechanisms.options import OPTIONS
 from tests.mutants import native as wrong_ops
 
@@ -206,31 +209,151 @@ def test_mutants_are_caught(built, wrong):
                 q, k, v, rest[0], scale, rest[1]))
         for sizes in POOLS:
             check_pool(sizes, op=lambda *args: ops.pool(*args[:-1], *(args[-1] or (None, None))))
+        step = partial(dispatched, ops=ops)
+        for sizes in STEPS:
+            check_step(sizes, step)
+        check_least(step)
+
+
+# (batch, query heads of a KV head, head_dim, part of each KV head, entries and drop of each part)
+STEPS = [(1, 2, 16, [0, 0], [(70, (4, 5))]),
+         (2, 1, 7, [0, 1, 0], [(300, (0, 0)), (9, (2, 6))]),
+         (2, 3, 8, [1, 0], [(1, (4, 4)), (5, (1, 6))])]
+
+
+def step_case(sizes, dtype=torch.float64):
+    """Query, key, value, and of each part a piece of as many heads as queries, and the last."""
+    batch, share, head_dim, owner, parts = sizes
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(heads, n):
+        return torch.randn(batch, n, heads, head_dim, generator=generator,
+                           dtype=torch.float64).to(dtype).transpose(1, 2)
+
+    counts = [owner.count(part) for part in range(len(parts))]
+    keys, values = ([draw(heads, n) for count, (entries, _) in zip(counts, parts, strict=True)
+                     for heads, n in ((share * count, 3), (count, entries))] for _ in "kv")
+    kv_heads = len(owner)
+    return draw(share * kv_heads, 1), draw(kv_heads, 1), draw(kv_heads, 1), keys, values
+
+
+def check_step(sizes, op=None):
+    """A step against `row_of_pieces` and `torch.cat` for each part by itself."""
+    query, key, value, keys, values = step_case(sizes)
+    _, share, _, owner, parts = sizes
+    part = [number for number in range(len(parts)) for _ in "cl"]  # columns alone, and the last
+    drop = [bound for _, range_ in parts for bound in range_]
+    got, grown = (op or native.step)(query, key, value, keys, values, 0.3, drop, part=part,
+                                     owner=owner)
+    for number, (_, (begin, end)) in enumerate(parts):
+        heads = [head for head, of in enumerate(owner) if of == number]
+        rows = [share * head + i for head in heads for i in range(share)]
+        mine, new = slice(2 * number, 2 * number + 2), [x[:, heads] for x in (key, value)]
+        wanted = row_of_pieces(query[:, rows], [*keys[mine], new[0]], [*values[mine], new[1]], 0.3)
+        assert torch.allclose(got[:, rows], wanted, rtol=0, atol=1e-12)
+        for one, x, y in zip(grown[mine], (keys[mine][1], values[mine][1]), new, strict=True):
+            both = torch.cat([x, y], dim=2)
+            assert torch.equal(one, torch.cat([both[:, :, :begin], both[:, :, end:]], dim=2))
+
+
+def check_least(op=None, entries=40, begin=5, end=39):
+    """The entry that has received least leaves each head, the first of equal ones."""
+    query, key, value, keys, values = step_case((2, 2, 8, [0, 0, 0], [(entries, None)]))
+    before = torch.rand(2, 3, entries, generator=torch.Generator().manual_seed(1)).double()
+    before[:, :, 3] = -1
+    if end > begin + 1:
+        before[0, 1, begin:begin + 2] = -0.9  # and as much attention
+        keys[1][0, 1, begin + 1] = keys[1][0, 1, begin]
+    old = before.clone()
+    _, (grown_key, grown_value, sums) = (op or native.step)(
+        query, key, value, keys[1:], values[1:], 0.3, (begin, end), received=before)
+    assert torch.equal(before, old)
+    every = [torch.cat([x, y], dim=2) for x, y in ((keys[1], key), (values[1], value))]
+    wanted = torch.cat([before, before.new_zeros(2, 3, 1)], dim=2)
+    row_of_pieces(query, [every[0]], [every[1]], 0.3, (), wanted)
+    for b in range(2):
+        for head in range(3):
+            least = begin + int(wanted[b, head, begin:end].argmin()) if begin < end else None
+            stays = [i for i in range(entries + 1) if i != least]
+            assert torch.allclose(sums[b, head], wanted[b, head, stays], rtol=0, atol=1e-12)
+            assert torch.equal(grown_key[b, head], every[0][b, head, stays])
+            assert torch.equal(grown_value[b, head], every[1][b, head, stays])
+
+
+def dispatched(*args, bias=(), received=None, part=(), owner=(), ops=torch.ops.cca_lab):
+    """`native.step` as it is where Python's headers lack."""
+    *tensors, scale, drop = args
+    return ops.step(*tensors, bias, part or [0] * len(tensors[-1]), owner, drop, scale, received)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("op", [None, dispatched])
+def test_a_step_is_a_row_of_each_part_and_a_concatenation(built, op):
+    for sizes in STEPS:
+        check_step(sizes, op)
+    for bounds in ((5, 39), (5, 41), (0, 0), (40, 41)):
+        check_least(op, 40, *bounds)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"owner": [0]}, {"owner": [0, 2]}, {"owner": [0, -1]}, {"owner": [0, 0]}, {"part": [0, 0, 1]},
+    {"part": [0, 0, 0, 0]}, {"part": [0, 0, 1, 2]}, {"part": [0, 0, 1, -1]},
+    {"drop": [0, 0]}, {"drop": [-1, 0, 0, 0]}, {"drop": [0, 0, 2, 1]},
+    {"received": torch.ones(2, 2, 1)}], ids=str)
+def test_a_step_that_does_not_fit_is_refused(built, wrong):
+    given = {"drop": [0, 0, 0, 0], "owner": [1, 0], "part": [0, 0, 1, 1]} | wrong
+    with pytest.raises(ValueError, match="got"):
+        native.step(*step_case(STEPS[2]), 0.3, **given)
+
+
+def test_a_python_call_of_other_types_is_refused(built):
+    """Each would be read as a tensor, or as a list of them."""
+    row, x = native._token_ops().row, torch.ones(1, 1, 1, 4)
+    assert "built-in" in str(row), "the headers lack, or are not found"
+    for wrong in ((3, [x], [x], [], 1.0, None), (x, x, [x], [], 1.0, None),
+                  (x, [x], [4], [], 1.0, None), (x, [x], [x], [], "1", None), (x, [x])):
+        with pytest.raises(TypeError, match=r"got|must be"):
+            row(*wrong)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", sorted(CACHES))
 def test_every_cache_decodes_with_the_op_as_without(built, monkeypatch, name):
-    mechanism = mechanism_of(name, OPTIONS[name][0])
+    """All outputs, and all that is stored; kept heads beside each other mechanism, too."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, heads, 40, 8, generator=generator, dtype=torch.float64)
-               for heads in (4, 2, 2))
-    outputs, calls, right = [], [], native.row
-    monkeypatch.setattr(native, "row", lambda *args: calls.append(args) or right(*args))
-    for used in (False, True):
-        monkeypatch.setattr(native, "reads_rows", lambda x, used=used: used)
-        state = CACHES[name].state(mechanism)
-        outputs.append(torch.cat([state.step(*(x[:, :, now:stop] for x in (q, k, v)), scale=0.3,
-                                             rotation=None) for now, stop in pairwise(
-                                                 [0, 17, *range(18, 41)])], dim=2))
-    assert len(calls) >= 20, "the op is not used"
-    assert torch.allclose(*outputs, rtol=0, atol=1e-12)
+               for heads in (6, 3, 3))
+    angles = torch.rand(1, 40, 4, generator=generator, dtype=torch.float64).repeat(1, 1, 2)
+    calls, right = [], native.step
+    monkeypatch.setattr(native, "step", lambda *args, **options: calls.append(args) or right(
+        *args, **options))
+    monkeypatch.setattr(caching_state, "FEW", 2 * 2 * 30 * 8)  # two kept heads read so many
+    for options in OPTIONS[name]:
+        kinds = [(name, options)]
+        if name in OTHERS:
+            kinds += [("kept_heads", {"kept": [kept], "others": {"name": name, **options}})
+                      for kept in ([0, 2], [], [1])]
+        for kind, chosen in kinds:
+            results = []
+            for used in (False, True):
+                monkeypatch.setattr(native, "reads_rows", lambda x, used=used: used)
+                state = CACHES[kind].state(mechanism_of(kind, chosen))
+                outputs = []
+                for begin, end in pairwise([0, 1, 2, 3, 17, *range(18, 41)]):
+                    now = slice(begin, end)
+                    rotation = angles[:, now].cos(), angles[:, now].sin()
+                    outputs.append(state.step(*(x[:, :, now] for x in (q, k, v)), scale=0.3,
+                                              rotation=rotation))
+                results.append([*outputs, *state.tensors()])
+            for got, wanted in zip(*results, strict=True):
+                assert torch.allclose(got, wanted, rtol=0, atol=1e-12), (kind, chosen)
+    assert calls, "the op is not used"
 
 
-@pytest.mark.parametrize("sizes", [(9, 1, 2, 5), (0, 2, 1, 3), (5, 1, 0, 0), (5, 3, 4, 9)])
+@pytest.mark.parametrize("sizes", [(9, 2, 5), (0, 2, 2), (5, 0, 0), (5, 4, 5)])
 def test_entries_slide_as_slices_do(built, sizes):
-    held, more, begin, end = sizes
-    past, new = ([torch.randn(2, n, 3, 5).transpose(1, 2) for _ in "kv"] for n in (held, more))
+    held, begin, end = sizes
+    past, new = ([torch.randn(2, n, 3, 5).transpose(1, 2) for _ in "kv"] for n in (held, 1))
     wanted = [torch.cat([x[:, :, :begin], x[:, :, end:], y], dim=2)
               for x, y in zip(past, new, strict=True)]
     assert all(map(torch.equal, native.slide(past, new, begin, end), wanted))

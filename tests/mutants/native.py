@@ -65,12 +65,20 @@ BF16_MUTANTS = [
 ROW_MUTANTS = [
     Mutant("row_readings_not_rescaled", "row.h",
            "std::transform(total, total + dim + 1, total, [=](S x) { return x * factor; });", ""),
-    Mutant("row_last_column_unread", "row.h", "std::min(end - before, p.keys[i].size(2))",
-           "std::min(end - before, p.keys[i].size(2) - (p.keys[i].size(2) > 1))"),
-    Mutant("row_bias_of_the_first_text", "row.h", "0 : b * p.biases[i].stride(0)", "0 : 0"),
-    Mutant("row_heads_interleaved", "row.h", "key_head = (group * share + h) / rows",
-           "key_head = (group * share + h) % p.keys[i].size(1)"),
+    Mutant("row_last_column_unread", "row.h", "to = std::min(end - before, n)",
+           "to = std::min(end - before, n - (n > 1))"),
+    Mutant("row_bias_of_the_first_text", "row.h", "0 : b * x.bias.stride(0)", "0 : 0"),
+    Mutant("row_heads_interleaved", "row.h", "key_head = (place * share + h) / rows",
+           "key_head = (place * share + h) % x.key.size(1)"),
     Mutant("row_received_of_one_head", "row.h", "(*reading.total * S(share))", "*reading.total"),
+    Mutant("row_parts_read_each_other", "row.h", "piece.part == owner[group]; }", "true; }"),
+    Mutant("row_place_in_another_part", "row.h", "? group : p.place[group]", "? group : 0"),
+    Mutant("step_entry_of_the_first_text", "step.h", "(b * all_heads + head) * size",
+           "head * size"),
+    Mutant("step_drops_after_the_range", "step.h", "std::min(range.second, count)",
+           "std::min(range.second + 1, count)"),
+    Mutant("step_least_of_all_entries", "step.h", "std::min_element(sums + range.first, sums +",
+           "std::min_element(sums, sums +"),
     Mutant("pool_of_one_query", "pool.h", "h < (head + 1) * share", "h < head * share + 1"),
     Mutant("pool_not_turned_to_the_middle", "pool.h", "first + group / 2", "first"),
 ]
@@ -110,5 +118,6 @@ def _write(mutant: Mutant, folder: Path) -> None:
             assert text.count(
                 mutant.old) == 1, f"{mutant.name}: {mutant.old!r} is not once in {path.name}"
             text = text.replace(mutant.old, mutant.new)
+        text = text.replace('#include "python.h"\n', "")  # to compile fast
         text = text.replace("kMostVectors = kFewRegisters ? 2 : 4", "kMostVectors = 1")
         (folder / path.name).write_text(text.replace("cca_lab", mutant.name), encoding="utf-8")

@@ -8,8 +8,10 @@
 #include "forward.h"
 #include "pool.h"
 #include "problem.h"
+#include "python.h"
 #include "received.h"
 #include "row.h"
+#include "step.h"
 
 namespace cca_lab {
 
@@ -129,6 +131,8 @@ TORCH_LIBRARY(cca_lab, library) {
   library.def("forward(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bounds, float scale) -> (Tensor, Tensor)", &forward);
   library.def("received(Tensor q, Tensor k, Tensor? lse, Tensor[] bounds, float scale) -> Tensor", &received);
   library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale, Tensor(a!)? received) -> Tensor", &row);
+  library.def("step(Tensor q, Tensor k, Tensor v, Tensor[] keys, Tensor[] values, Tensor[] bias, int[] part, int[] owner, "
+              "int[] drop, float scale, Tensor? received) -> (Tensor, Tensor[])", &step);
   library.def("pool(Tensor q, Tensor k, Tensor v, int group, int count, float scale, Tensor? cos, Tensor? sin) -> "
               "(Tensor, Tensor)", &pool);
   library.def("slide(Tensor[] past, Tensor[] next, int begin, int end) -> Tensor[]", &slide);

@@ -173,61 +173,98 @@ struct Piece {
   }
 };
 
-// The arguments, checked: q (B, H, 1, D), and pieces of keys and values (B, Hp, n, D), each with a bias (1 or B, n).
-struct RowProblem {
-  int64_t batch, heads, dim, groups, columns = 0;  // `groups`: the fewest KV heads of a piece
-  Tensors keys, values, biases;
+// Keys and values (B, Hp, n, D), with a bias (1 or B, n) or none, that the KV heads of one part read; all, if it is -1.
+struct RowPiece {
+  at::Tensor key, value, bias;
+  int64_t part;
+};
 
-  RowProblem(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias)
-      : batch(q.size(0)), heads(q.size(1)), dim(q.size(3)), groups(heads) {
+// The arguments, checked: q (B, H, 1, D), and pieces, at least one of them with a column for each KV head.
+struct RowProblem {
+  int64_t batch, heads, dim, groups, columns = 0;  // `groups`: KV heads; `columns`: the most that one of them reads
+  std::vector<int64_t> owner, place, sizes;  // of each KV head its part and its number there, of each part its KV heads
+  std::vector<RowPiece> pieces;
+  at::ScalarType dtype;
+
+  RowProblem(const at::Tensor& q, int64_t groups, at::IntArrayRef owner = {})
+      : batch(q.size(0)), heads(q.size(1)), dim(q.size(3)), groups(groups), owner(owner.vec()), dtype(q.scalar_type()) {
     TORCH_CHECK_VALUE(q.dim() == 4 && q.size(2) == 1, "q: got ", q.sizes(), ", wanted (B, H, 1, D)");
+    TORCH_CHECK_VALUE(q.is_cpu(), "q: got it on ", q.device(), ", wanted the CPU");
+    if (owner.empty()) this->owner.assign(groups, 0);
+    TORCH_CHECK_VALUE(groups > 0 && heads % groups == 0 && int64_t(this->owner.size()) == groups, "owner: got ", owner,
+                      " for ", groups, " KV heads of ", heads);
+    for (const int64_t part : this->owner) {
+      TORCH_CHECK_VALUE(part >= 0 && part < groups, "owner: got ", owner);
+      sizes.resize(std::max<size_t>(sizes.size(), part + 1));
+      place.push_back(sizes[part]++);
+    }
+  }
+
+  int64_t share() const { return heads / groups; }
+  bool reads(int64_t group, const RowPiece& piece) const { return piece.part < 0 || piece.part == owner[group]; }
+  int64_t columns_of(int64_t group) const {
+    int64_t count = 0;
+    for (const RowPiece& piece : pieces) count += reads(group, piece) ? piece.key.size(2) : 0;
+    return count;
+  }
+
+  void add(const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias, int64_t part) {
+    TORCH_CHECK_VALUE(-1 <= part && part < int64_t(sizes.size()), "part: got ", part, " of ", sizes.size());
+    const int64_t all = part < 0 ? groups : sizes[part];
+    TORCH_CHECK_VALUE(k.is_cpu() && v.is_cpu() && k.dim() == 4, "k, v: wanted (B, Hp, n, D) on the CPU");
+    TORCH_CHECK_VALUE(k.sizes() == v.sizes() && k.size(0) == batch && k.size(3) == dim && k.size(1) > 0 &&
+                          k.size(1) % all == 0 && all * share() % k.size(1) == 0,
+                      "k, v: got ", k.sizes(), " and ", v.sizes(), " for ", all * share(), " query heads of q");
+    TORCH_CHECK_VALUE(k.scalar_type() == dtype && v.scalar_type() == dtype, "k, v: got ", k.scalar_type(), " and ",
+                      v.scalar_type(), " for q of ", dtype);
+    if (k.size(2) == 0) return;
+    TORCH_CHECK_VALUE(!bias.defined() || (bias.dim() == 2 && bias.size(1) == k.size(2) &&
+                                          (bias.size(0) == 1 || bias.size(0) == batch)),
+                      "bias: got ", bias.sizes(), ", wanted (1 or ", batch, ", ", k.size(2), ")");
+    const auto readable = [](const at::Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); };
+    pieces.push_back({readable(k), readable(v), bias.defined() ? bias.to(at::toOpMathType(dtype)) : bias, part});
+  }
+
+  void add(at::TensorList k, at::TensorList v, at::TensorList bias, at::IntArrayRef part) {
     TORCH_CHECK_VALUE(k.size() == v.size() && (bias.empty() || bias.size() == k.size()), "k, v, bias: got ", k.size(),
                       ", ", v.size(), " and ", bias.size(), " pieces, wanted as many of each, or no bias");
-    TORCH_CHECK_VALUE(q.is_cpu(), "q: got it on ", q.device(), ", wanted the CPU");
-    for (size_t i = 0; i < k.size(); ++i) {
-      TORCH_CHECK_VALUE(k[i].is_cpu() && v[i].is_cpu() && k[i].dim() == 4, "k, v: wanted (B, Hp, n, D) on the CPU");
-      const int64_t n = k[i].size(2), piece_heads = k[i].size(1);
-      TORCH_CHECK_VALUE(k[i].sizes() == v[i].sizes() && k[i].size(0) == batch && k[i].size(3) == dim &&
-                            piece_heads > 0 && heads % piece_heads == 0,
-                        "k, v: got ", k[i].sizes(), " and ", v[i].sizes(), " for q of ", q.sizes());
-      TORCH_CHECK_VALUE(k[i].scalar_type() == q.scalar_type() && v[i].scalar_type() == q.scalar_type(), "k, v: got ",
-                        k[i].scalar_type(), " and ", v[i].scalar_type(), " for q of ", q.scalar_type());
-      if (n == 0) continue;
-      const auto readable = [](const at::Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); };
-      keys.push_back(readable(k[i])), values.push_back(readable(v[i]));
-      groups = std::min(groups, piece_heads), columns += n;
-      if (bias.empty()) continue;
-      TORCH_CHECK_VALUE(bias[i].dim() == 2 && bias[i].size(1) == n && (bias[i].size(0) == 1 || bias[i].size(0) == batch),
-                        "bias: got ", bias[i].sizes(), ", wanted (1 or ", batch, ", ", n, ")");
-      biases.push_back(bias[i].to(at::toOpMathType(q.scalar_type())));
+    for (size_t i = 0; i < k.size(); ++i) add(k[i], v[i], bias.empty() ? at::Tensor() : bias[i], part[i]);
+  }
+
+  void count() {
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t own = columns_of(group);
+      TORCH_CHECK_VALUE(own > 0, "k: got no column, wanted at least one");
+      columns = std::max(columns, own);
     }
-    TORCH_CHECK_VALUE(columns > 0, "k: got no column, wanted at least one");
-    for (const at::Tensor& x : keys) TORCH_CHECK_VALUE(x.size(1) % groups == 0, "k: KV heads of pieces do not divide");
   }
 };
 
-// One task: a KV head of the piece with the fewest of them reads columns [first, end) of all pieces.
+// One task: a KV head's queries read columns [first, end) of its pieces.
 template <class T, class S>
 void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int64_t first, int64_t end, S* readings,
                  S* kept) {
-  const int64_t share = p.heads / p.groups;
+  const int64_t share = p.share();
   for (int64_t h = 0; h < share; ++h) Reading<S>(readings + h * Reading<S>::size(p.dim)).clear(p.dim);
   int64_t before = 0;  // columns of earlier pieces
-  for (size_t i = 0; i < p.keys.size(); before += p.keys[i++].size(2)) {
-    const int64_t from = std::max(first - before, int64_t(0)), to = std::min(end - before, p.keys[i].size(2));
+  for (const RowPiece& x : p.pieces) {
+    if (!p.reads(group, x)) continue;
+    const int64_t n = x.key.size(2), from = std::max(first - before, int64_t(0)), to = std::min(end - before, n);
+    before += n;
     if (from >= to) continue;
-    const int64_t rows = p.heads / p.keys[i].size(1);
+    const int64_t place = x.part < 0 ? group : p.place[group];
+    const int64_t rows = (x.part < 0 ? p.groups : p.sizes[x.part]) * share / x.key.size(1);
     const S* bias = nullptr;
     int64_t step = 0;
-    if (!p.biases.empty()) {
-      step = p.biases[i].stride(1);
-      bias = p.biases[i].const_data_ptr<S>() + (p.biases[i].size(0) == 1 ? 0 : b * p.biases[i].stride(0)) + from * step;
+    if (x.bias.defined()) {
+      step = x.bias.stride(1);
+      bias = x.bias.const_data_ptr<S>() + (x.bias.size(0) == 1 ? 0 : b * x.bias.stride(0)) + from * step;
     }
     for (int64_t h = 0; h < share; h += rows) {
-      const int64_t key_head = (group * share + h) / rows;
-      const Piece<T, S> piece{Columns<T>(p.keys[i]).of(b, key_head, from), Columns<T>(p.values[i]).of(b, key_head, from),
+      const int64_t key_head = (place * share + h) / rows;
+      const Piece<T, S> piece{Columns<T>(x.key).of(b, key_head, from), Columns<T>(x.value).of(b, key_head, from),
                               to - from, p.dim, step, p.columns, bias,
-                              kept ? kept + h * p.columns + before + from : nullptr};
+                              kept ? kept + h * p.columns + before - n + from : nullptr};
       piece.read(q + h * p.dim, rows, readings + h * Reading<S>::size(p.dim));
     }
   }
@@ -236,7 +273,7 @@ void read_pieces(const RowProblem& p, const S* q, int64_t b, int64_t group, int6
 // received (B, Hk, N) += the weights of each column, averaged over the query heads of its KV head.
 template <class S>
 void add_received(const RowProblem& p, const S* readings, int64_t stride, const S* kept, S* received) {
-  const int64_t share = p.heads / p.groups;
+  const int64_t share = p.share();
   for (int64_t head = 0; head < p.batch * p.heads; ++head) {
     const Reading<S> reading(const_cast<S*>(readings) + head / share * stride +
                              head % share * Reading<S>::size(p.dim));
@@ -250,7 +287,7 @@ void add_received(const RowProblem& p, const S* readings, int64_t stride, const 
 template <class T>
 at::Tensor row_of(const RowProblem& p, const at::Tensor& q, double scale, const std::optional<at::Tensor>& received) {
   using S = at::opmath_type<T>;
-  const int64_t tasks = at::divup(p.columns, kRowTask), share = p.heads / p.groups, all = p.batch * p.groups;
+  const int64_t tasks = at::divup(p.columns, kRowTask), share = p.share(), all = p.batch * p.groups;
   const int64_t size = share * Reading<S>::size(p.dim), each = at::divup(p.columns, tasks);
   std::vector<S> queries(p.batch * p.heads * p.dim), readings(all * tasks * size);
   std::vector<S> kept(received ? p.batch * p.heads * p.columns : 0);
@@ -284,11 +321,11 @@ at::Tensor row_of(const RowProblem& p, const at::Tensor& q, double scale, const 
 }
 
 // The output (B, H, 1, D); `received` (B, Hk, N) grows by the attention that each column has from a KV head's queries.
-inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias, double scale,
-                      const std::optional<at::Tensor>& received) {
-  const RowProblem p(q, k, v, bias);
+inline at::Tensor attend(RowProblem& p, const at::Tensor& q, double scale, const std::optional<at::Tensor>& received) {
+  p.count();
   if (received) {
-    for (const at::Tensor& x : p.keys) TORCH_CHECK_VALUE(x.size(1) == p.groups, "received: KV heads of pieces differ");
+    for (const RowPiece& x : p.pieces)
+      TORCH_CHECK_VALUE(x.key.size(1) == p.groups, "received: KV heads of pieces differ");
     TORCH_CHECK_VALUE(received->is_contiguous() && received->sizes() == at::IntArrayRef({p.batch, p.groups, p.columns}) &&
                           received->scalar_type() == at::toOpMathType(q.scalar_type()),
                       "received: got ", received->sizes(), ", wanted (B, Hk, N), in at least float32");
@@ -300,27 +337,14 @@ inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, a
   return out;
 }
 
-// Each of `past` (B, H, n, D) without the entries from `begin` to before `end`, then those of `next`. In Python, slices
-// and their concatenation take many times as long as the copy.
-inline Tensors slide(at::TensorList past, at::TensorList next, int64_t begin, int64_t end) {
-  Tensors all;
-  for (size_t i = 0; i < past.size(); ++i) {
-    const at::Tensor x = past[i].contiguous(), y = next[i].contiguous();
-    TORCH_CHECK_VALUE(x.is_cpu() && y.is_cpu() && x.dim() == 4 && y.dim() == 4 && x.size(0) == y.size(0) &&
-                          x.size(1) == y.size(1) && x.size(3) == y.size(3) && x.scalar_type() == y.scalar_type(),
-                      "new entries: got ", y.sizes(), " for ", x.sizes());
-    const int64_t held = x.size(2), first = std::clamp<int64_t>(begin, 0, held), rest = std::clamp(end, first, held);
-    all.push_back(at::empty({x.size(0), x.size(1), first + held - rest + y.size(2), x.size(3)}, x.options()));
-    const int64_t entry = x.size(3) * x.element_size();
-    const auto *old = static_cast<const char*>(x.const_data_ptr()), *added = static_cast<const char*>(y.const_data_ptr());
-    auto* out = static_cast<char*>(all.back().data_ptr());
-    for (int64_t head = 0; head < x.size(0) * x.size(1); ++head, old += held * entry, added += y.size(2) * entry) {
-      out = std::copy(old, old + first * entry, out);
-      out = std::copy(old + rest * entry, old + held * entry, out);
-      out = std::copy(added, added + y.size(2) * entry, out);
-    }
-  }
-  return all;
+// The attention of a row to all pieces.
+inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias, double scale,
+                      const std::optional<at::Tensor>& received) {
+  int64_t groups = q.size(1);
+  for (const at::Tensor& x : k) groups = x.numel() ? std::min(groups, x.size(1)) : groups;
+  RowProblem p(q, groups);
+  p.add(k, v, bias, std::vector<int64_t>(k.size(), -1));
+  return attend(p, q, scale, received);
 }
 
 }  // namespace cca_lab

@@ -23,10 +23,13 @@ from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
+    ONE_CALL,
     Copies,
     GrowingBuffers,
+    Row,
     State,
     Stored,
+    in_one_call,
     none_of,
 )
 from cca_lab.mechanisms.columns import behind
@@ -60,6 +63,8 @@ class Segmented(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
+        if (output := in_one_call([self], query, key, value, scale, rotation)) is not None:
+            return output
         if self.seen == 0:
             self.begin(key, value)
         outputs, start, length = [], 0, key.shape[2]
@@ -76,6 +81,24 @@ class Segmented(Stored):
                 self.close(q[:, :, -1:], scale)
             start += taken
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
+
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return what a token reads that is not the first."""
+        if self.seen == 0 or self.backend not in ONE_CALL:
+            return None
+        keys, values = self.columns
+        return Row([getattr(self, name) for name in keys], [getattr(self, name) for name in values],
+                   self._grow, reads_query=self.open + 1 == self.size)
+
+    def _grow(self, key: Tensor, value: Tensor, query: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Take the last columns with a new token, and close the segment if that is full."""
+        setattr(self, self.columns[0][-1], key)
+        setattr(self, self.columns[1][-1], value)
+        self.seen += 1
+        self.open += 1
+        if self.open == self.size:
+            self.close(query, scale)
 
     def begin(self, key: Tensor, value: Tensor) -> None:
         """Hold no column of such keys and values."""

@@ -7,11 +7,11 @@ that is used up, what is still needed moves to a new one, so that a token costs 
 entries however many are stored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from cca_lab.attention.rotary import Rotation
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
 FEW = 2**14  # numbers that are copied in less time than is needed to do without a copy
+ONE_CALL = "auto", "native"  # backends with which a token may be read `in_one_call`
 LEAST, SHARE = 16, 16  # room for that many entries, or for one in so many of those stored
 
 
@@ -153,6 +154,24 @@ class Draw:
         return replace(self, heads=heads)
 
 
+class Row(NamedTuple):
+    """What a new token reads before itself, and what a state then drops of it.
+
+    Attributes:
+        keys, values: pieces, as in `attend_row`; the token becomes the last entry of the last one.
+        grow: takes the last keys and values with the token, its query, scale and rotary tables.
+        begin, end: the entries of the last piece that are dropped afterwards.
+        reads_query: whether `grow` reads the query, as it closes a group or segment.
+    """
+
+    keys: list[Tensor]
+    values: list[Tensor]
+    grow: Callable[[Tensor, Tensor, Tensor, float, Rotation | None], None]
+    begin: int = 0
+    end: int = 0
+    reads_query: bool = False
+
+
 class State(Protocol):
     """What one layer keeps of the past of rows with the same borders; made from a mechanism."""
 
@@ -162,6 +181,10 @@ class State(Protocol):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> (B, H, T, D)."""
+        ...
+
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return what a new token reads if it only adds an entry, else None: `step` does more."""
         ...
 
     def tensors(self) -> list[Tensor]:
@@ -192,6 +215,10 @@ class Stored:
     chunk_tables: tuple[Rotation, ...] = ()  # of successive chunks, for all batch rows
     seen: int
     buffers: Copies
+
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return None: each token has to go through `step`."""
+        return None
 
     @property
     def rotation(self) -> Rotation | None:
@@ -244,6 +271,39 @@ class Stored:
             if (tensor := getattr(self, name)) is not None:
                 setattr(new, name, tensor.index_select(0, rows.to(tensor.device)))
         return new
+
+
+def in_one_call(states: Sequence[Any], query: Tensor, key: Tensor, value: Tensor, scale: float,
+                rotation: Rotation | None, owner: Sequence[int] = (),
+                heads: Sequence[Any] = ()) -> Tensor | None:
+    """Let states, each with its part of the KV heads, read one token in one call of the C++ op.
+
+    Args:
+        states: of each part.
+        query, key, value, scale, rotation: as in `State.step`.
+        owner: of each KV head the number of its part; one part without it.
+        heads: an index of each part's query heads.
+
+    Returns:
+        (B, H, 1, D), or None if a state has to read the token with `step`.
+    """
+    if key.shape[2] != 1 or torch.is_grad_enabled() or not native.reads_rows(query):
+        return None
+    rows, keys, values, drop, part = [], list[Tensor](), list[Tensor](), list[int](), list[int]()
+    for number, state in enumerate(states):
+        if (row := state.row(rotation)) is None or row.keys[-1].numel() >= FEW:
+            return None
+        rows.append(row)
+        keys += row.keys
+        values += row.values
+        drop += row.begin, row.end
+        part += [number] * len(row.keys)
+    output, grown = native.step(query, key, value, keys, values, scale, drop, part=part,
+                                owner=owner)
+    for number, row in enumerate(rows):
+        own = query[:, heads[number]] if row.reads_query and len(rows) > 1 else query
+        row.grow(grown[2 * number], grown[2 * number + 1], own, scale, rotation)
+    return output
 
 
 def none_of(x: Tensor) -> Tensor:

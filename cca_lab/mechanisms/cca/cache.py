@@ -22,11 +22,14 @@ from cca_lab.mechanisms import CCA, indices
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
+    ONE_CALL,
     Copies,
     Draw,
     GrowingBuffers,
+    Row,
     State,
     Stored,
+    in_one_call,
     none_of,
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
@@ -50,6 +53,7 @@ class CCAState(Stored):
     """
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
+    change: CCAStep  # of the token that `row` is asked about
     stored: tuple[str, ...] = ("core_key", "core_value", "raw_key", "raw_value")
     bias = 0.0
 
@@ -75,6 +79,8 @@ class CCAState(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
+        if (output := in_one_call([self], query, key, value, scale, rotation)) is not None:
+            return output
         start, stop = self.seen, self.seen + key.shape[-2]
         if start == 0:
             self.core_key = self.core_value = none_of(query if self.per_query_head else key)
@@ -95,6 +101,26 @@ class CCAState(Stored):
         self.seen = stop
         return output
 
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return what a token behind the sinks reads, if no member of a group it fills leaves."""
+        behind = self.seen - self.sinks
+        if behind < 1 or self.bias or self.backend not in ONE_CALL:
+            return None
+        self.change = change = cca_step(behind, behind + 1, self.group, self.window)
+        closes = change.members[0] < change.members[1]
+        if closes and change.dropped:
+            return None
+        self._see(change.cores)
+        return Row([self.visible[1], self.raw_key], [self.visible[2], self.raw_value], self._grow,
+                   self.sinks, self.sinks + change.dropped, closes)
+
+    def _grow(self, key: Tensor, value: Tensor, query: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Take the raw tokens with a new one, and pool the group that it fills."""
+        self.raw_key, self.raw_value = key, value
+        self._close_groups(query, rotation, self.change, scale)
+        self.seen += 1
+
     def _close_groups(self, query: Tensor, rotation: Rotation | None, change: CCAStep,
                       scale: float) -> None:
         """Pool the groups whose last token is in the chunk; query and tables of those behind sinks.
@@ -109,8 +135,9 @@ class CCAState(Stored):
         members, count = slice(self.sinks + begin, self.sinks + end), end - begin
         if (rotation := self.rotation) is not None:
             self.chunk_tables = (copied(rotation, slice(count, None)),)
-        # only the last query of a group is read, and it is in the chunk: earlier ones may be zeros
-        pooling_query = F.pad(query, (0, 0, change.earlier, 0))[:, :, :count]
+        # only the last query of a group is read, and it is in the chunk: earlier ones may be any
+        pooling_query = query.expand(-1, -1, count, -1) if query.shape[2] == 1 else F.pad(
+            query, (0, 0, change.earlier, 0))[:, :, :count]
         rotation = rotation and at(rotation, slice(0, count))
         backend = pooling_backend(self.backend, weights=self.weights,
                                   per_query_head=self.per_query_head)
@@ -123,9 +150,7 @@ class CCAState(Stored):
 
     def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
         """Attend to sinks, visible cores and the raw tokens after them, in one softmax."""
-        if self.visible[0] is not self.core_key or self.visible[1].shape[2] != cores:
-            self.visible = (self.core_key, self.core_key[:, :, :cores],
-                            self.core_value[:, :, :cores])
+        self._see(cores)
         _, core_key, core_value = self.visible
         if stop == start + 1:  # the row sees all raw tokens that are stored, sinks too
             bias = () if not self.bias else [
@@ -142,6 +167,12 @@ class CCAState(Stored):
             return attend(with_bias(columns, self.bias), scale, self.backend)
         return interval_attention(query, keys, values, intervals, scale=scale,
                                   backend=self.backend)
+
+    def _see(self, cores: int) -> None:
+        """Keep views of the visible cores, which are the same for g rows."""
+        if self.visible[0] is not self.core_key or self.visible[1].shape[2] != cores:
+            self.visible = (self.core_key, self.core_key[:, :, :cores],
+                            self.core_value[:, :, :cores])
 
     def join(self, states: Sequence[Any]) -> list[State]:
         """Return one state for rows of different length, see `ragged`; or the states."""

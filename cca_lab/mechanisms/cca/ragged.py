@@ -23,7 +23,7 @@ from cca_lab.attention.row import attend_row
 from cca_lab.mechanisms.caching import segmented
 from cca_lab.mechanisms.caching import state as caching
 from cca_lab.mechanisms.caching.segmented import aligned, hiding
-from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State
+from cca_lab.mechanisms.caching.state import NO_TOKENS, GrowingBuffers, State, Stored
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.mechanisms.indices import core_count, first_raw
 
@@ -60,6 +60,7 @@ class RaggedState(CCAState):
     sink_key = sink_value = NO_TOKENS
     cos: Tensor | None
     sin: Tensor | None
+    row = Stored.row  # what a text reads differs
 
     def __init__(self, states: Sequence[CCAState]) -> None:
         vars(self).update(vars(states[0]))  # the options

@@ -13,7 +13,7 @@ from torch import Tensor
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.segmented import Segmented
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, Row, none_of
 from cca_lab.mechanisms.dga import DGA, cache_tokens, highest, importance, kept_columns
 from cca_lab.mechanisms.indices import decode_focal, decode_span
 from cca_lab.settings import check_integers
@@ -73,6 +73,17 @@ class DGAState(Segmented):
             self.raw_query = self.buffers.append("raw_query", self.raw_query, query)
         if rotation is not None:
             self.remember(rotation)
+
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return what a token reads whose query need not be stored."""
+        return None if self.mechanism.choose == "blocks" else super().row(rotation)
+
+    def _grow(self, key: Tensor, value: Tensor, query: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Take the raw tokens with a new one."""
+        if rotation is not None:
+            self.remember(rotation)
+        super()._grow(key, value, query, scale, rotation)
 
     def close(self, last_query: Tensor, scale: float) -> None:
         """Divide the raw tokens into focal tokens and groups."""

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.attention import causal_intervals, interval_attention, native
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.received import attention_received
 from cca_lab.attention.rotary import Rotation
@@ -55,6 +56,14 @@ class H2OState(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
+        entries, budget = self.key.shape[2] + key.shape[2], self.heavy + self.recent
+        if key.shape[2] == 1 and 0 < self.seen >= self.prompt - 1 and entries <= budget + 1 \
+                and native.reads_rows(query) and not torch.is_grad_enabled():
+            older = entries - self.recent if entries > budget else 0
+            output, (self.key, self.value, self.score) = native.step(
+                query, key, value, [self.key], [self.value], scale, (0, older), received=self.score)
+            self.seen += 1
+            return output
         if self.seen == 0:
             self.heavy, self.recent = self.mechanism.budget(max(self.prompt, key.shape[2]))
             self.key, self.value = none_of(key), none_of(value)

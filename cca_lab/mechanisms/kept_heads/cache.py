@@ -11,7 +11,7 @@ from torch import Tensor
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.segmented import Segmented
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, State, Stored
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, State, Stored, in_one_call
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
 from cca_lab.mechanisms.dga.cache import DGACache
 from cca_lab.mechanisms.full import Full
@@ -53,6 +53,12 @@ class KeptHeadsState(Stored):
              rotation: Rotation | None) -> Tensor:
         """Let each state process its heads of T new tokens, see `State.step`."""
         self.seen += key.shape[2]
+        if self.states:
+            split = self.mechanism.split(query.shape[1], key.shape[1])
+            output = in_one_call([*self.states.values()], query, key, value, scale, rotation,
+                                 split.owner, split.heads)
+            if output is not None:
+                return output
         return self.mechanism.by_parts(query, key, value, lambda part, *tensors: self._state(
             part).step(*tensors, scale=scale, rotation=rotation))
 

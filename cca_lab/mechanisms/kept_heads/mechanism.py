@@ -56,6 +56,22 @@ class Part(NamedTuple):
     kv_heads: list[int]
 
 
+class Split(NamedTuple):
+    """How the heads of one layer are divided.
+
+    Attributes:
+        parts: each with indices of its query heads and of its KV heads.
+        heads: the indices of the query heads.
+        order: index that orders the outputs of all parts by query head.
+        owner: of each KV head the number of its part.
+    """
+
+    parts: list[tuple[Part, Index, Index]]
+    heads: list[Index]
+    order: Index
+    owner: list[int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeptHeads(Mechanism):
     """Kept heads: some KV heads read everything, all others what another mechanism reads.
@@ -161,25 +177,30 @@ class KeptHeads(Mechanism):
     def by_parts(self, q: Tensor, k: Tensor, v: Tensor,
                  attend: Callable[[Part, Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Return (B, H, L, D): what `attend` returns for the q, k and v of each part's heads."""
-        sizes = q.shape[1], k.shape[1]
-        if (split := self._splits.get(sizes)) is None:
-            split = self._splits[sizes] = self._split(*sizes)
-        indices, order = split
-        if len(indices) == 1:  # all heads, in order
-            return attend(indices[0][0], q, k, v)
+        split = self.split(q.shape[1], k.shape[1])
+        if len(split.parts) == 1:  # all heads, in order
+            return attend(split.parts[0][0], q, k, v)
         return torch.cat([attend(part, q[:, heads], k[:, kv_heads], v[:, kv_heads])
-                          for part, heads, kv_heads in indices], dim=1)[:, order]
+                          for part, heads, kv_heads in split.parts], dim=1)[:, split.order]
+
+    def split(self, heads: int, kv_heads: int) -> Split:
+        """Return how the heads of one layer are divided; it is found out once."""
+        sizes = heads, kv_heads
+        if sizes not in self._splits:
+            parts = self.parts(heads, kv_heads)
+            order = torch.tensor([head for part in parts for head in part.heads], device="cpu")
+            owner = {head: number for number, part in enumerate(parts) for head in part.kv_heads}
+            heads_of = [_index(part.heads) for part in parts]
+            self._splits[sizes] = Split(
+                [(part, index, _index(part.kv_heads))
+                 for part, index in zip(parts, heads_of, strict=True)],
+                heads_of, _index(order.argsort().tolist()),
+                [owner[head] for head in range(kv_heads)])
+        return self._splits[sizes]
 
     @cached_property
-    def _splits(self) -> dict[tuple[int, int], tuple[list[tuple[Part, Index, Index]], Index]]:
-        """The parts of so many heads and KV heads, and how to index them; made once for each."""
+    def _splits(self) -> dict[tuple[int, int], Split]:
         return {}
-
-    def _split(self, heads: int, kv_heads: int) -> tuple[list[tuple[Part, Index, Index]], Index]:
-        parts = self.parts(heads, kv_heads)
-        order = torch.tensor([head for part in parts for head in part.heads], device="cpu")
-        return ([(part, _index(part.heads), _index(part.kv_heads)) for part in parts],
-                _index(order.argsort().tolist()))
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Attend with the loops of each head's mechanism: the specification."""

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.segmented import Segmented
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, Row
 from cca_lab.mechanisms.indices import compresses
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.memory import attention_received, compression_matrix, mix
@@ -47,6 +47,10 @@ class LoCoCoState(Segmented):
         self.compressor = compressor or Borrowed(None)
         self.size, self.remembers = mechanism.segment, mechanism.scored
         self.received: Tensor | None = None
+
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return what a token reads whose attention need not be added up."""
+        return None if self.remembers else super().row(rotation)
 
     def store(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
               rotation: Rotation | None) -> None:

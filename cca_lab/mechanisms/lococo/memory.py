@@ -77,29 +77,37 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
     Raises:
         ValueError: if the compressor does not have one channel for each convolved slot.
     """
-    columns, dtype = keys.shape[2], accumulation_dtype(keys.dtype)
+    columns, pairs = keys.shape[2], torch.cat([keys, values], dim=-1)
+    if settings.sinks + settings.heavy == 0:  # all columns are convolved, in order
+        return _convolved_rows(pairs, settings, compressor)
     accumulated = keys.new_zeros(keys.shape[:3]) if accumulated is None else accumulated
     sinks = torch.arange(settings.sinks, device=keys.device).expand(*keys.shape[:2], -1)
     heavy = settings.sinks + best(accumulated[..., settings.sinks:], settings.heavy)
     kept = torch.cat([sinks, heavy], dim=-1)                                # (B, Hk, kept)
-    one_hot = F.one_hot(kept, columns).to(dtype)                            # (B, Hk, kept, N)
+    one_hot = F.one_hot(kept, columns).to(accumulation_dtype(keys.dtype))    # (B, Hk, kept, N)
     if settings.convolved == 0:
         return one_hot
     is_kept = one_hot.sum(dim=2)                                            # (B, Hk, N)
     # (B, Hk, R), in order
     rest = is_kept.argsort(dim=-1, stable=True)[..., :columns - kept.shape[-1]]
-    output = keys.new_zeros((*keys.shape[:2], settings.convolved, rest.shape[-1]))
-    if compressor is not None:
-        pairs = torch.cat([keys, values], dim=-1)
-        output = compressor(pairs.take_along_dim(rest[..., None], dim=2))   # (B, Hk, M', R)
-        if output.shape[2] != settings.convolved:
-            raise ValueError(
-                f"module: got a compressor with {output.shape[2]} slots, wanted "
-                f"{settings.convolved} (slots less sinks and heavy); make it with the same options")
-    rows = normalise(output.to(dtype), settings.weights)
+    rows = _convolved_rows(pairs.take_along_dim(rest[..., None], dim=2), settings,
+                           compressor)                                      # (B, Hk, M', R)
     target = rest.unsqueeze(2).expand_as(rows)
     mixed = rows.new_zeros((*rows.shape[:-1], columns)).scatter(-1, target, rows)
     return torch.cat([one_hot, mixed], dim=2)
+
+
+def _convolved_rows(pairs: Tensor, settings: Settings, compressor: nn.Module | None) -> Tensor:
+    """Return the normalised rows of the convolved slots, from the columns that are not kept."""
+    if compressor is None:
+        output = pairs.new_zeros((*pairs.shape[:2], settings.convolved, pairs.shape[2]))
+    else:
+        output = compressor(pairs)
+    if output.shape[2] != settings.convolved:
+        raise ValueError(
+            f"module: got a compressor with {output.shape[2]} slots, wanted "
+            f"{settings.convolved} (slots less sinks and heavy); make it with the same options")
+    return normalise(output.to(accumulation_dtype(pairs.dtype)), settings.weights)
 
 
 def mix(weights: Tensor, columns: Tensor) -> Tensor:

@@ -25,11 +25,14 @@ from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
+    ONE_CALL,
     Copies,
     Draw,
     GrowingBuffers,
+    Row,
     State,
     Stored,
+    in_one_call,
     none_of,
 )
 from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
@@ -66,6 +69,8 @@ class StreamingLLMState(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
+        if (output := in_one_call([self], query, key, value, scale, rotation)) is not None:
+            return output
         if self.seen == 0:
             self.key, self.value = none_of(key), none_of(value)
         if rotation is not None and self.kept_positions:
@@ -75,22 +80,31 @@ class StreamingLLMState(Stored):
                 self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]
         else:
             rotation = None
-        if key.shape[2] == 1 and rotation is None and self.recent:  # it sees all that is stored
-            output = attend_row(query, [self.key, key], [self.value, value], scale=scale,
-                                backend=self.backend)
-            begin, end = sink_eviction(self.key.shape[2] + 1, self.sinks, self.recent)
-            self.key, self.value = self.buffers.slide(
-                self.stored, (self.key, self.value), (key, value), begin, end)
-        else:
-            self.key = self.buffers.append("key", self.key, key)
-            self.value = self.buffers.append("value", self.value, value)
-            output = self._attend(query, rotation, scale)
-            self._evict()  # after the chunk has attended
+        self.key = self.buffers.append("key", self.key, key)
+        self.value = self.buffers.append("value", self.value, value)
+        output = self._attend(query, rotation, scale)
+        self._evict()  # after the chunk has attended
         self.seen += key.shape[2]
         return output
 
+    def row(self, rotation: Rotation | None) -> Row | None:
+        """Return what a token reads that sees all entries where they are."""
+        turns = rotation is not None and self.kept_positions
+        if self.seen == 0 or turns or not self.recent or self.backend not in ONE_CALL:
+            return None
+        return Row([self.key], [self.value], self._grow,
+                   *sink_eviction(self.key.shape[2] + 1, self.sinks, self.recent))
+
+    def _grow(self, key: Tensor, value: Tensor, query: Tensor, scale: float,
+              rotation: Rotation | None) -> None:
+        """Take the entries with a new one."""
+        self.key, self.value = key, value
+        self.seen += 1
+
     def _attend(self, query: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, the far part at its positions."""
+        if query.shape[2] == 1 and rotation is None:  # it sees all that is stored
+            return attend_row(query, [self.key], [self.value], scale=scale, backend=self.backend)
         # on the CPU, where intervals are built
         row = torch.arange(self.seen, self.seen + query.shape[2], device="cpu")
         dropped = sink_dropped(self.seen, self.sinks, self.recent)
