@@ -9,9 +9,9 @@ core of a group; step.h also adds the token to what is stored. python.h calls th
 dispatcher, where Python's headers are installed.
 """
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from threading import Lock
 from typing import Any
 
@@ -94,9 +94,9 @@ def native_attention(q: Tensor, k: Source, v: Source, intervals: Tensor,
 
 @eager
 def row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float,
-        bias: Sequence[Tensor] = (), received: Tensor | None = None) -> Tensor:
+        bias: Sequence[Tensor] = ()) -> Tensor:
     """Compute `attend_row` in C++, without a gradient; ValueError if the op cannot be built."""
-    output: Tensor = _token_ops().row(query, keys, values, bias, scale, received)
+    output: Tensor = _token_ops().row(query, keys, values, bias, scale)
     return output
 
 
@@ -167,12 +167,9 @@ class _NativeAttention(torch.autograd.Function):
 def _token_ops() -> Any:
     """Return the ops of a decoded token, without torch's dispatcher if possible."""
     load()
-    name, path = "cca_lab_native", str(native_build.library())
-    try:
-        loader = ExtensionFileLoader(name, path)
-        return loader.create_module(ModuleSpec(name, loader, origin=path))
-    except ImportError:  # it was built without Python's headers
-        return torch.ops.cca_lab
+    address = torch.ops.cca_lab.python_functions()
+    # without an address, it was built without Python's headers
+    return ctypes.PYFUNCTYPE(ctypes.py_object)(address)() if address else torch.ops.cca_lab
 
 
 def _registered() -> bool:

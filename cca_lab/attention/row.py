@@ -30,8 +30,8 @@ def attend_row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], 
         received: (B, Hk, N), in at least float32, if all pieces have Hk heads: each column's
             weight, averaged over the query heads of a KV head, is added to it.
         backend: as in `interval_attention`. "native" is the C++ op and "triton" the kernel, which
-            "auto" takes on their devices; every other one, and each call that needs a gradient, is
-            computed as `row_of_pieces`.
+            "auto" takes on their devices; every other one, and each call that needs a gradient or
+            `received`, is computed as `row_of_pieces`.
 
     Returns:
         (B, H, 1, D) in the query's dtype.
@@ -39,10 +39,10 @@ def attend_row(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], 
     Raises:
         ValueError: for pieces that do not fit, or a backend that cannot run here.
     """
-    if not needs_gradient(query, *keys, *values):
+    if received is None and not needs_gradient(query, *keys, *values):
         if backend == "native" or (backend == "auto" and native.reads_rows(query)):
-            return native.row(query, keys, values, scale, bias, received)
-        if received is None and (backend == "triton" or (backend == "auto" and fused(query))):
+            return native.row(query, keys, values, scale, bias)
+        if backend == "triton" or (backend == "auto" and fused(query)):
             require_triton()
             from cca_lab.attention.kernels.decode import triton_decode
 

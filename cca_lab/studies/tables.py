@@ -45,7 +45,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "compiled-steps": of_file(steps.compiled_table, "steps-compiled-cpu.json"),
     "next-token": of_file(steps.next_table, "steps-cpu.json"),
     "model": of_file(model.table, "model-cpu.json"),
-    "real-model": of_file(model.table, "model-smollm2.json"),
     "gpu-speed": of_file(lambda result: gpu.speed_table(result, ("CCA, kernel",)), "gpu-h100.json"),
     "gpu-model": of_file(gpu.model_table, "gpu-h100-first.json")}
 

@@ -85,6 +85,7 @@ ROW_MUTANTS = [
 # Registers of one column and no optimisation: a mutant compiles in a second. A list is a library.
 _HEAD = """#pragma GCC optimize("O0")
 #include <ATen/Dispatch.h>
+#define WITHOUT_PYTHON
 #undef AT_DISPATCH_FLOATING_TYPES
 #define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...) \\
   [&] { using scalar_t = double; __VA_ARGS__(); }()
@@ -118,6 +119,5 @@ def _write(mutant: Mutant, folder: Path) -> None:
             assert text.count(
                 mutant.old) == 1, f"{mutant.name}: {mutant.old!r} is not once in {path.name}"
             text = text.replace(mutant.old, mutant.new)
-        text = text.replace('#include "python.h"\n', "")  # to compile fast
         text = text.replace("kMostVectors = kFewRegisters ? 2 : 4", "kMostVectors = 1")
         (folder / path.name).write_text(text.replace("cca_lab", mutant.name), encoding="utf-8")

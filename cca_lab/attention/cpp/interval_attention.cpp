@@ -128,9 +128,10 @@ at::Tensor received(const at::Tensor& q, const at::Tensor& k, const std::optiona
 
 TORCH_LIBRARY(cca_lab, library) {
   library.def("bfloat16_units() -> bool", &bfloat16_units);
+  library.def("python_functions() -> int", &python_functions);
   library.def("forward(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bounds, float scale) -> (Tensor, Tensor)", &forward);
   library.def("received(Tensor q, Tensor k, Tensor? lse, Tensor[] bounds, float scale) -> Tensor", &received);
-  library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale, Tensor(a!)? received) -> Tensor", &row);
+  library.def("row(Tensor q, Tensor[] k, Tensor[] v, Tensor[] bias, float scale) -> Tensor", &row);
   library.def("step(Tensor q, Tensor k, Tensor v, Tensor[] keys, Tensor[] values, Tensor[] bias, int[] part, int[] owner, "
               "int[] drop, float scale, Tensor? received) -> (Tensor, Tensor[])", &step);
   library.def("pool(Tensor q, Tensor k, Tensor v, int group, int count, float scale, Tensor? cos, Tensor? sin) -> "

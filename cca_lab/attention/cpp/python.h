@@ -2,7 +2,7 @@
 // value of its own, which takes longer than a small model's token needs here.
 #pragma once
 
-#if __has_include(<Python.h>)
+#if __has_include(<Python.h>) && !defined(WITHOUT_PYTHON)
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <optional>
@@ -75,13 +75,19 @@ struct Function<F> {
   }
 };
 
-}  // namespace cca_lab
-
-PyMODINIT_FUNC PyInit_cca_lab_native() {
-  using namespace cca_lab;
+inline PyObject* python_module() {
   static PyMethodDef functions[] = {Function<&row>::named("row"), Function<&step>::named("step"),
                                     Function<&pool>::named("pool"), Function<&slide>::named("slide"), {}};
   static PyModuleDef module = {PyModuleDef_HEAD_INIT, "cca_lab_native", nullptr, -1, functions};
   return PyModule_Create(&module);
 }
+
+// The address of `python_module`: the functions are those of the very library whose ops are registered.
+inline int64_t python_functions() { return reinterpret_cast<int64_t>(&python_module); }
+
+}  // namespace cca_lab
+#else
+namespace cca_lab {
+inline int64_t python_functions() { return 0; }
+}  // namespace cca_lab
 #endif

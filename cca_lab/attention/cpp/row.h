@@ -338,13 +338,12 @@ inline at::Tensor attend(RowProblem& p, const at::Tensor& q, double scale, const
 }
 
 // The attention of a row to all pieces.
-inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias, double scale,
-                      const std::optional<at::Tensor>& received) {
+inline at::Tensor row(const at::Tensor& q, at::TensorList k, at::TensorList v, at::TensorList bias, double scale) {
   int64_t groups = q.size(1);
   for (const at::Tensor& x : k) groups = x.numel() ? std::min(groups, x.size(1)) : groups;
   RowProblem p(q, groups);
   p.add(k, v, bias, std::vector<int64_t>(k.size(), -1));
-  return attend(p, q, scale, received);
+  return attend(p, q, scale, std::nullopt);
 }
 
 }  // namespace cca_lab

@@ -88,8 +88,7 @@ inline std::tuple<at::Tensor, Tensors> step(const at::Tensor& q, const at::Tenso
                     keys.size(), " pieces");
   RowProblem p(q, k.size(1), owner);
   p.add(keys, values, bias, part);
-  const at::Tensor key = k.contiguous(), value = v.contiguous();
-  p.add(key, value, at::Tensor(), -1);
+  p.add(k, v, at::Tensor(), -1);
   std::optional<at::Tensor> sums;
   if (received) sums = at::constant_pad_nd(*received, {0, 1});
   const at::Tensor out = attend(p, q, scale, sums);
@@ -108,8 +107,8 @@ inline std::tuple<at::Tensor, Tensors> step(const at::Tensor& q, const at::Tenso
     const auto last = std::find(part.rbegin(), part.rend(), i);
     TORCH_CHECK_VALUE(last != part.rend() && !heads.empty(), "part, owner: got ", part, " and ", owner);
     const size_t piece = part.rend() - last - 1;
-    all.push_back(grown(keys[piece], key, heads, leaving));
-    all.push_back(grown(values[piece], value, heads, leaving));
+    all.push_back(grown(keys[piece], k, heads, leaving));
+    all.push_back(grown(values[piece], v, heads, leaving));
   }
   if (sums) all.push_back(*sums);
   return {out, all};

@@ -42,14 +42,6 @@ class Copies:
         """Return the entries without those from `begin` to before `end`."""
         return torch.cat([entries[:, :, :begin], entries[:, :, end:]], dim=-2)
 
-    def slide(self, names: Sequence[str], past: Sequence[Tensor], new: Sequence[Tensor],
-              begin: int, end: int) -> list[Tensor]:
-        """Return tensors without their entries from `begin` to before `end`, then the new ones."""
-        if native.reads_rows(past[0]):
-            return native.slide(past, new, begin, end)
-        return [torch.cat([x[:, :, :begin], x[:, :, end:], y], dim=-2)
-                for x, y in zip(past, new, strict=True)]
-
     def forget(self, *names: str) -> None:
         """Free what is kept for the named tensors, which are made anew."""
 
@@ -85,14 +77,6 @@ class GrowingBuffers(Copies):
                                                    left - begin + room_for(left))
             return buffer.append(entries[:, :, end:])
         return buffer.drop(begin, end)
-
-    def slide(self, names: Sequence[str], past: Sequence[Tensor], new: Sequence[Tensor],
-              begin: int, end: int) -> list[Tensor]:
-        """Return what is left of each tensor, then its new entries, as views of buffers."""
-        if past[0].numel() < FEW or torch.is_grad_enabled():
-            return super().slide(names, past, new, begin, end)
-        return [self.drop(name, self.append(name, x, y), begin, end)
-                for name, x, y in zip(names, past, new, strict=True)]
 
     def forget(self, *names: str) -> None:
         """Free the buffers of the named tensors."""

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cca_lab.attention import native
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.pooling import pool_checked
 from cca_lab.attention.rotary import Rotation
@@ -85,8 +86,13 @@ class RaggedState(CCAState):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process one new token of each row, see `State.step`."""
-        self.raw_key, self.raw_value = self.buffers.slide(
-            ("raw_key", "raw_value"), (self.raw_key, self.raw_value), (key, value), 0, 1)
+        if self.raw_key.numel() < caching.FEW and native.reads_rows(key):
+            self.raw_key, self.raw_value = native.slide([self.raw_key, self.raw_value],
+                                                        [key, value], 0, 1)
+        else:
+            for name, new in (("raw_key", key), ("raw_value", value)):
+                longer = self.buffers.append(name, getattr(self, name), new)
+                setattr(self, name, self.buffers.drop(name, longer, 0, 1))
         if rotation is not None:
             self.later += (rotation,)
         self.behind = [count + 1 for count in self.behind]

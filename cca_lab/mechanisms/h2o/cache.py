@@ -47,7 +47,7 @@ class H2OState(Stored):
 
     key = value = score = NO_TOKENS
     stored = ("key", "value", "score")
-    buffers: Copies = Copies()  # entries are gathered anew for each token
+    buffers: Copies = Copies()  # entries are copied for each token
 
     def __init__(self, mechanism: H2O) -> None:
         self.mechanism, self.prompt = mechanism, mechanism.prompt
@@ -56,10 +56,12 @@ class H2OState(Stored):
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Process T new tokens, see `State.step`."""
-        entries, budget = self.key.shape[2] + key.shape[2], self.heavy + self.recent
-        if key.shape[2] == 1 and 0 < self.seen >= self.prompt - 1 and entries <= budget + 1 \
-                and native.reads_rows(query) and not torch.is_grad_enabled():
-            older = entries - self.recent if entries > budget else 0
+        over = 0
+        if self.seen + 1 >= self.prompt:
+            over = self.key.shape[2] + 1 - self.heavy - self.recent
+        if key.shape[2] == 1 and self.seen and over <= 1 and native.reads_rows(query) \
+                and not torch.is_grad_enabled():
+            older = self.key.shape[2] + 1 - self.recent if over == 1 else 0
             output, (self.key, self.value, self.score) = native.step(
                 query, key, value, [self.key], [self.value], scale, (0, older), received=self.score)
             self.seen += 1

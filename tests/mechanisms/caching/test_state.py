@@ -26,11 +26,6 @@ def follow(buffers, steps, seed=0):
     """Append and drop as (tokens, dropped from, dropped to) say; yield what is stored."""
     stored = new_entries(0)
     for number, (count, begin, end) in enumerate(steps):
-        if count == 1 and end <= stored.shape[2]:
-            (stored,) = buffers.slide(["key"], [stored], [new_entries(count, seed + number)],
-                                      begin, end)
-            yield stored
-            continue
         stored = buffers.append("key", stored, new_entries(count, seed + number))
         yield stored
         if end > begin:
